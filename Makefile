@@ -20,6 +20,8 @@ MODULES := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdat
 	-exec dirname {} \; | sort)
 # Modules with concurrent code of ours. The others drive programs from elsewhere, which would have to be built once more.
 RACE_MODULES := $(filter-out ./bench ./e2e,$(MODULES))
+# In $$m, the packages to run under the race detector: internal/devtools starts no goroutine.
+RACE_PACKAGES := $$(go -C $$m list ./... | grep -v /internal/devtools/)
 
 BIN                := $(CURDIR)/.bin
 GOLANGCI_LINT      := $(BIN)/golangci-lint/$(GOLANGCI_LINT_VERSION)/golangci-lint
@@ -59,12 +61,12 @@ race: ## Run the tests under the race detector, stress tests in their short form
 	@if ! command -v "$$(go env CC)" >/dev/null; then \
 		echo "race: skipped, the race detector needs a C compiler ($$(go env CC))"; [ "$${CI:-}" != true ]; exit; \
 	fi; \
-	for m in $(RACE_MODULES); do echo "== go test -race: $$m"; CGO_ENABLED=1 $(GOTEST) $$m -race ./...; done
+	for m in $(RACE_MODULES); do echo "== go test -race: $$m"; CGO_ENABLED=1 $(GOTEST) $$m -race $(RACE_PACKAGES); done
 
 .PHONY: stress
 stress: ## Run the tests under the race detector for long: OTELPROTO_STRESS=1, several GOMAXPROCS, STRESSCOUNT times.
 	@for m in $(RACE_MODULES); do echo "== stress: $$m"; \
-		CGO_ENABLED=1 OTELPROTO_STRESS=1 $(GOTEST) $$m -race -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m ./...; done
+		CGO_ENABLED=1 OTELPROTO_STRESS=1 $(GOTEST) $$m -race -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m $(RACE_PACKAGES); done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of every module for FUZZTIME.
