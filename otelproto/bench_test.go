@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/internal/grpctest"
-	"github.com/otelproto/otelproto-go/internal/testproto"
-	"github.com/otelproto/otelproto-go/otelproto"
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -19,6 +15,11 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 	grpcstats "google.golang.org/grpc/stats"
+
+	"github.com/otelproto/otelproto-go/internal/grpctest"
+	"github.com/otelproto/otelproto-go/internal/testproto"
+	"github.com/otelproto/otelproto-go/otelproto"
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // One payload event of a running RPC, handed to the handler as grpc-go does. otelgrpc records no size: it is the floor.

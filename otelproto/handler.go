@@ -5,9 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
 	grpcstats "google.golang.org/grpc/stats"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // ScopeName is the name of the instrumentation scope.
@@ -152,7 +153,7 @@ func (h *handler) begin(a *attempt, rs *grpcstats.Begin) {
 	}
 
 	// A handler for unknown services is always bidirectional, and then any name may stand here.
-	a.known = !(rs.IsClientStream && rs.IsServerStream) || h.known(a.fullMethod)
+	a.known = !rs.IsClientStream || !rs.IsServerStream || h.known(a.fullMethod)
 
 	if a.conn == nil {
 		a.hold(h.conns.acquire(a.connInfo()))

@@ -153,7 +153,7 @@ func (n *namer) describe(payload any) (m *messageType, dynamic bool) {
 		}
 
 		// An empty message, since the payload may be a nil pointer, and messages of other generators may look into it.
-		empty, _ := reflect.New(t.Elem()).Interface().(protoadapt.MessageV1)
+		empty, _ := reflect.TypeAssert[protoadapt.MessageV1](reflect.New(t.Elem()))
 
 		return n.newMessageType(protoadapt.MessageV2Of(empty).ProtoReflect().Descriptor(), t), false
 	default:
@@ -169,8 +169,8 @@ func isGenerated(t reflect.Type) bool {
 	}
 
 	state := reflect.TypeFor[protoimpl.MessageState]()
-	for i := range t.Elem().NumField() {
-		if t.Elem().Field(i).Type == state {
+	for f := range t.Elem().Fields() {
+		if f.Type == state {
 			return true
 		}
 	}

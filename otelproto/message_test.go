@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	grpcstats "google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -14,8 +15,6 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"google.golang.org/grpc"
 
 	"github.com/otelproto/otelproto-go/internal/testproto"
 	"github.com/otelproto/otelproto-go/internal/testproto/opaquepb"
@@ -191,7 +190,7 @@ func TestDeclaredDiscriminators(t *testing.T) {
 		{"otelproto.test.Tagged", "name", &testproto.Tagged{}, ""},
 		{"otelproto.test.Tagged", "urgent", &testproto.Tagged{Urgent: true}, "true"},
 		{"otelproto.test.Tagged", "urgent", &testproto.Tagged{}, "false"},
-		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{MaybeUrgent: proto.Bool(false)}, "false"},
+		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{MaybeUrgent: new(false)}, "false"},
 		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{}, ""},
 		{"otelproto.test.Tagged", "detail", &testproto.Tagged{Detail: detail}, "otelproto.test.Put"},
 		{"otelproto.test.Tagged", "detail", &testproto.Tagged{}, ""},
@@ -204,7 +203,7 @@ func TestDeclaredDiscriminators(t *testing.T) {
 		{"otelproto.test.Choice", "choice", &testproto.Choice{Choice: &testproto.Choice_Text{}}, "text"},
 		{"otelproto.test.Command", "id", &testproto.Command{Id: "declared", Kind: &testproto.Command_Get{}}, "declared"},
 		{"otelproto.test.Command", "kind", nilCommand(), ""},
-		{"otelproto.test.opaque.Put", "key", opaquepb.Put_builder{Key: proto.String("k")}.Build(), "k"},
+		{"otelproto.test.opaque.Put", "key", opaquepb.Put_builder{Key: new("k")}.Build(), "k"},
 	} {
 		t.Run(fmt.Sprintf("%s.%s/%s", c.message, c.path, c.want), func(t *testing.T) {
 			reports := catchReports(t)
@@ -304,8 +303,8 @@ func TestDynamicTypesAreLimitedAndDescriptorsMayChange(t *testing.T) {
 	reports := catchReports(t)
 	message := func(file, name string) proto.Message {
 		fd, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-			Name: proto.String(file), Package: proto.String("dyn"), Syntax: proto.String("proto3"),
-			MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String(name)}},
+			Name: new(file), Package: new("dyn"), Syntax: new("proto3"),
+			MessageType: []*descriptorpb.DescriptorProto{{Name: new(name)}},
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,8 @@ import (
 )
 
 const retryConfig = `{"methodConfig": [{"name": [{"service": "otelproto.test.Test"}], "retryPolicy": {
-	"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+	"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
 // flaky fails the first calls.
 type flaky struct {
@@ -138,7 +139,9 @@ func TestTransparentRetriesAreMarked(t *testing.T) {
 	lis := newRefuser(t)
 	p := grpctest.New(t, grpctest.Options{
 		Listener: lis,
-		Dial:     []grpc.DialOption{grpc.WithStatsHandler(otelproto.NewClientHandler(otelproto.WithRegistry(reg))), grpc.WithStatsHandler(begins)},
+		Dial: []grpc.DialOption{
+			grpc.WithStatsHandler(otelproto.NewClientHandler(otelproto.WithRegistry(reg))), grpc.WithStatsHandler(begins),
+		},
 	})
 
 	s, err := p.Client.Bidi(t.Context())

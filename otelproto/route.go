@@ -7,8 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // routeKey tells the routes of a connection apart.
