@@ -2,6 +2,7 @@ package otelproto_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -40,10 +41,13 @@ func BenchmarkPayload(b *testing.B) {
 			return otelproto.NewServerHandler(otelproto.WithRegistry(stats.NewRegistry()))
 		}},
 		{"registry_declared", func() grpcstats.Handler {
-			return otelproto.NewServerHandler(otelproto.WithRegistry(stats.NewRegistry()), otelproto.WithVariantField("otelproto.test.Tagged", "name"))
+			return otelproto.NewServerHandler(
+				otelproto.WithRegistry(stats.NewRegistry()), otelproto.WithVariantField("otelproto.test.Tagged", "name"))
 		}},
 		{"instruments", func() grpcstats.Handler {
-			return otelproto.NewServerHandler(otelproto.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
+			mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+
+			return otelproto.NewServerHandler(otelproto.WithMeterProvider(mp))
 		}},
 	}
 	payloads := []struct {
@@ -248,7 +252,7 @@ func BenchmarkStream(b *testing.B) {
 				}
 			}
 
-			if _, err := s.CloseAndRecv(); err != nil && err != io.EOF {
+			if _, err := s.CloseAndRecv(); err != nil && !errors.Is(err, io.EOF) {
 				b.Fatal(err)
 			}
 		})

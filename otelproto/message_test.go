@@ -51,6 +51,8 @@ func named(t *testing.T, opts []otelproto.Option, payloads ...any) []string {
 	return names
 }
 
+//revive:disable:var-naming // the generators of the first API name methods so
+
 // oldMessage is as golang/protobuf of the first API and gogo generate them: no reflection, a descriptor or a name instead.
 type oldMessage struct {
 	Kind isOldKind `protobuf_oneof:"kind"`
