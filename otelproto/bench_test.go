@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -123,6 +124,28 @@ func BenchmarkPayloadRatio(b *testing.B) {
 	})
 	b.Run("instruments_envelope/two_records", func(b *testing.B) {
 		paired(b, events(otelproto.NewServerHandler(sdk()), put), twoRecords())
+	})
+}
+
+// Reading a oneof's case from the generated struct, against protobuf's reflection.
+func BenchmarkCaseRatio(b *testing.B) {
+	put := &testproto.Command{Kind: &testproto.Command_Put{Put: &testproto.Put{}}}
+	kind := put.ProtoReflect().Descriptor().Oneofs().ByName("kind")
+	field, _ := reflect.TypeFor[testproto.Command]().FieldByName("Kind")
+	cases := 0
+
+	paired(b, func(n int) {
+		for range n {
+			if otelproto.IsCaseSet(put, field.Offset) {
+				cases++
+			}
+		}
+	}, func(n int) {
+		for range n {
+			if put.ProtoReflect().WhichOneof(kind) != nil {
+				cases++
+			}
+		}
 	})
 }
 
