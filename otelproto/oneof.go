@@ -38,7 +38,7 @@ func caseAt(payload any, offset uintptr) oneofCase {
 		return nil
 	}
 
-	field := (*[2]unsafe.Pointer)(unsafe.Add(p, offset)) //nolint:gosec // the field is an interface: two words
+	field := (*[2]unsafe.Pointer)(unsafe.Add(p, offset)) // the field is an interface
 	if field[1] == nil {                                 // a typed nil is unset
 		return nil
 	}
