@@ -6,10 +6,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/otelproto/otelproto-go/examples/compute/computepb"
 )
+
+// Newest as a timestamp stands for the newest time that is complete on all connected replicas when the question is asked.
+const Newest = math.MaxUint64
 
 // A Peek asks for the rows of an index with FirstKey <= key < EndKey as of a time.
 type Peek struct {
@@ -69,6 +73,10 @@ func (i *Instance) startPeek(uuid string, p *peek, request Peek) error {
 		return noCollection(p.collection)
 	case !c.index:
 		return fmt.Errorf("controller: collection %d is not an index", p.collection)
+	}
+	if request.Timestamp == Newest {
+		request.Timestamp = max(c.upper, c.since+1) - 1
+		p.timestamp = request.Timestamp
 	}
 	i.peeks[uuid] = p
 	i.commandLocked(peekCommand(uuid, request))
