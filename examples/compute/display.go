@@ -29,6 +29,7 @@ type display struct {
 	replicas       *cluster
 	stdout, stderr io.Writer
 	json           bool
+	exports        bool // and shows no table
 
 	// mu guards what follows, and is held while the screen is drawn.
 	mu     sync.Mutex
@@ -37,9 +38,9 @@ type display struct {
 }
 
 func newDisplay(t *telemetry, replicas *cluster, stdout, stderr io.Writer, json bool) (*display, error) {
-	d := &display{telemetry: t, replicas: replicas, stdout: stdout, stderr: stderr, json: json}
+	d := &display{telemetry: t, replicas: replicas, stdout: stdout, stderr: stderr, json: json, exports: t.provider != nil}
 	terminal, ok := stdout.(*os.File)
-	if json || t.provider != nil || !ok || !term.IsTerminal(int(terminal.Fd())) || os.Getenv("TERM") == "dumb" {
+	if json || d.exports || !ok || !term.IsTerminal(int(terminal.Fd())) || os.Getenv("TERM") == "dumb" {
 		return d, nil
 	}
 	screen, err := table.NewScreen(stdout, func() (width, height int) {
@@ -144,12 +145,11 @@ func (d *display) final(instance *controller.Instance) error {
 		return nil
 	}
 	var lines []string
-	if d.telemetry.provider == nil {
-		lines = append(lines, table.Lines(append(
+	if !d.exports {
+		lines = append(table.Lines(append(
 			table.PerConnection(now, now, d.replicas.name),
 			table.InTotal(now, now, "all")...,
-		))...)
-		lines = append(lines, "")
+		)), "")
 	}
 	lines = append(lines, d.summary(instance)...)
 	if _, err := io.WriteString(d.stdout, strings.Join(lines, "\n")+"\n"); err != nil {

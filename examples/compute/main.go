@@ -22,8 +22,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // so that a second interrupt ends it at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
 	var usage *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):

@@ -52,8 +52,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := operate(ctx, c, instance, replicas, display); err != nil {
 		return err
 	}
-	instance.Shutdown() // what was sent has arrived now, and the connections are still there to be shown
-	return errors.Join(t.flush(ctx), display.final(instance))
+	// What was sent has arrived now, and the connections are still there to be shown and exported.
+	cut := instance.Shutdown()
+	return errors.Join(cut, display.final(instance), t.shutdown(ctx))
 }
 
 // operate starts the replicas and lets the workload use them until the duration has passed or ctx ends.
@@ -77,7 +78,7 @@ func operate(ctx context.Context, c config, instance *controller.Instance, repli
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return users.Run(ctx) })
 	group.Go(func() error { return display.run(ctx, instance) })
-	group.Go(func() error { return restart(ctx, c.restart, names, instance, replicas) })
+	group.Go(func() error { return restart(ctx, c.restart, names, instance, replicas, display) })
 	return group.Wait()
 }
 
@@ -94,7 +95,9 @@ func begin(name string, instance *controller.Instance, replicas *cluster) error 
 }
 
 // restart lets one replica after the other crash and come back, at other addresses and with nothing in memory.
-func restart(ctx context.Context, period time.Duration, names []string, instance *controller.Instance, replicas *cluster) error {
+func restart(
+	ctx context.Context, period time.Duration, names []string, instance *controller.Instance, replicas *cluster, display *display,
+) error {
 	if period == 0 {
 		return nil
 	}
@@ -106,6 +109,7 @@ func restart(ctx context.Context, period time.Duration, names []string, instance
 			return nil
 		case <-ticker.C:
 			name := names[n%len(names)]
+			display.event("compute: restarting " + name)
 			if err := errors.Join(replicas.stop(name), begin(name, instance, replicas)); err != nil {
 				return err
 			}

@@ -87,31 +87,20 @@ func constant(replica string, process int) func(otelproto.ConnInfo) []attribute.
 	return func(otelproto.ConnInfo) []attribute.KeyValue { return attributes }
 }
 
-// exportTimeout is how long the last exports may take, whether or not ctx has ended.
+// exportTimeout is how long the last export may take, whether or not ctx has ended.
 const exportTimeout = 5 * time.Second
 
-// flush exports what there is, before connections are closed.
-func (t *telemetry) flush(ctx context.Context) error {
-	if t.provider == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
-	defer cancel()
-	if err := t.provider.ForceFlush(ctx); err != nil {
-		return fmt.Errorf("compute: exporting: %w", err)
-	}
-	return nil
-}
-
-// shutdown ends the export.
+// shutdown exports what there is and ends the export. A second call does nothing.
 func (t *telemetry) shutdown(ctx context.Context) error {
-	if t.provider == nil {
+	provider := t.provider
+	t.provider = nil
+	if provider == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("compute: ending the export: %w", err)
+	if err := provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("compute: exporting: %w", err)
 	}
 	return nil
 }

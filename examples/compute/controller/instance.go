@@ -23,7 +23,7 @@ type Options struct {
 	Name  string        // of the instance; "": "default"
 	Tick  time.Duration // between two times; 0: 50 ms
 	Lag   uint64        // how many times before the newest complete one an index can be read at; 0: 20
-	Grace time.Duration // for the streams to end when the instance shuts down; 0: 5 s
+	Grace time.Duration // for the streams to end when the instance shuts down; 0: 30 s
 
 	// DialOptions returns the dial options of the connection to one process of a replica.
 	DialOptions func(replica string, process int) []grpc.DialOption
@@ -84,7 +84,7 @@ func New(o Options) *Instance {
 		o.Lag = 20
 	}
 	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
+		o.Grace = 30 * time.Second
 	}
 	ctx, cut := context.WithCancel(context.Background())
 	i := &Instance{
@@ -232,8 +232,8 @@ func (i *Instance) AwaitUpper(ctx context.Context, id, upper uint64) error {
 }
 
 // Shutdown ends the streams, so that everything that was sent has arrived when it returns, and leaves the connections open. What
-// waits fails with ErrClosed. Streams that don't end within Options.Grace are cut.
-func (i *Instance) Shutdown() {
+// waits fails with ErrClosed. Streams that don't end within Options.Grace are cut, which is an error.
+func (i *Instance) Shutdown() error {
 	i.mu.Lock()
 	streams := i.shutdownLocked()
 	i.mu.Unlock()
@@ -244,9 +244,10 @@ func (i *Instance) Shutdown() {
 		case <-ended:
 		case <-grace.C:
 			i.cut()
-			return
+			return fmt.Errorf("controller: streams were cut because they didn't end within %v", i.options.Grace)
 		}
 	}
+	return nil
 }
 
 func (i *Instance) shutdownLocked() []<-chan struct{} {
@@ -281,7 +282,7 @@ func (i *Instance) shutdownLocked() []<-chan struct{} {
 
 // Close shuts the instance down, if that wasn't done yet, and closes its connections. It returns when they are closed.
 func (i *Instance) Close() {
-	i.Shutdown()
+	_ = i.Shutdown() // a caller who wants to know has called it before
 	i.mu.Lock()
 	if !i.released {
 		i.released = true

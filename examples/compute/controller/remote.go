@@ -119,8 +119,8 @@ func (i *Instance) run(ctx context.Context, r *remote) {
 
 // session connects to all processes of a replica, brings them up to date and keeps them so. It returns when the first of the
 // streams fails, or when the instance shuts down and its connections are released.
-func (i *Instance) session(ctx context.Context, r *remote) error {
-	group, ctx := errgroup.WithContext(ctx)
+func (i *Instance) session(dropped context.Context, r *remote) error {
+	group, ctx := errgroup.WithContext(dropped)
 	processes := make([]*process, len(r.addresses))
 	for n, address := range r.addresses {
 		conn, err := grpc.NewClient(address, i.dialOptions(r.name, n)...)
@@ -137,19 +137,18 @@ func (i *Instance) session(ctx context.Context, r *remote) error {
 	if !i.attach(r, processes) {
 		return ErrClosed
 	}
+	defer i.detach(r)
 	for _, p := range processes {
 		group.Go(func() error { return p.send(ctx) })
 		group.Go(func() error { return i.receive(p) })
 	}
-	err := group.Wait()
-	i.detach(r)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	r.endOnce()
 	select {
 	case <-i.release:
-	case <-i.ctx.Done():
+	case <-dropped.Done():
 	}
 	return nil
 }

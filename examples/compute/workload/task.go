@@ -22,11 +22,9 @@ func (w *Workload) question() task {
 		return w.peek(orders, 1+w.rand.Uint64N(50))
 	case n < 92:
 		return w.peek(documents, 1+w.rand.Uint64N(4))
-	case n < 94:
-		return w.peek(blobs, 1)
 	case n < 95:
-		return w.mistake(documents, controller.Peek{Timestamp: controller.Newest, EndKey: math.MaxUint64}) // too much at once
-	case n < 96:
+		return w.peek(blobs, 1)
+	case n < 97:
 		return w.mistake(orders, controller.Peek{EndKey: 1}) // at a time that is compacted away, unless the run is young
 	default:
 		return w.impatience(accounts)
@@ -72,15 +70,19 @@ func (w *Workload) impatience(at int) task {
 	}
 }
 
-// chore is the nth thing that isn't a peek.
+// chore is the nth thing that comes by the clock, one after the other, so that a short run has seen each.
 func (w *Workload) chore(n int) task {
-	switch n % 4 {
+	switch n % 6 {
 	case 0:
 		return w.look()
 	case 1:
 		return w.watch()
 	case 2:
 		return w.save()
+	case 3:
+		return w.mistake(documents, controller.Peek{Timestamp: controller.Newest, EndKey: math.MaxUint64}) // too much at once
+	case 4:
+		return w.impatience(accounts)
 	default:
 		parameters := configuration(w.rand)
 		return func(context.Context) error { return w.instance.Configure(parameters) }

@@ -16,7 +16,7 @@ import (
 // maxConcurrent is how many questions may wait for their answers at once; those beyond are left out.
 const maxConcurrent = 64
 
-// chorePeriod is how often one of the things is done that aren't peeks.
+// chorePeriod is how often one of the chores is done.
 const chorePeriod = 100 * time.Millisecond
 
 // A Workload is the users of one instance. Set-up comes before Run.
