@@ -61,8 +61,21 @@ func (a *attempt) entry(d stats.Direction, payload any) *entry {
 		a.route.Store(r)
 	}
 
+	first := a.last[d].Load() == nil
+	if first {
+		if e := r.last[d].Load(); e != nil && e.matches(payload) {
+			a.last[d].Store(e)
+
+			return e
+		}
+	}
+
 	e := r.entry(d, payload)
 	a.last[d].Store(e)
+
+	if first {
+		r.last[d].Store(e)
+	}
 
 	return e
 }

@@ -116,7 +116,6 @@ func (s *instrumentSink) open(info ConnInfo) sinkConn {
 	return g
 }
 
-
 // series gives the series of a key. RPC attributes and the connection's can't replace those of the key.
 func (g *group) series(k stats.Key, rpc attribute.Set) recorder {
 	s := g.sink

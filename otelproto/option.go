@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"slices"
 
 	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel"
@@ -104,14 +106,18 @@ func WithRegistry(r *stats.Registry) Option {
 func DefaultBuckets() []float64 { return stats.DefaultBuckets() }
 
 // WithBuckets sets the bounds of both size histograms, in bytes, increasing and finite. The default is [DefaultBuckets];
-// no bounds keep count and sum only. They are advice to the SDK: a View may set others.
+// no bounds keep count and sum only, the cheapest form. They are advice to the SDK: a View may set others.
 func WithBuckets(bounds ...float64) Option {
 	return optionFunc(func(c *config) error {
 		if err := stats.CheckBuckets(bounds...); err != nil {
 			return fmt.Errorf("WithBuckets: %w", err)
 		}
 
-		c.buckets = append([]float64{}, bounds...) // not nil: that would be the SDK's default bounds
+		if len(bounds) == 0 { // which the SDK takes for its default bounds: one that no message reaches stands for none
+			bounds = []float64{math.MaxInt64}
+		}
+
+		c.buckets = slices.Clone(bounds)
 
 		return nil
 	})

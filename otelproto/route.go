@@ -3,6 +3,7 @@ package otelproto
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -33,11 +34,13 @@ type route struct {
 	attrs  attribute.Set
 	h      *handler
 
-	// last is the entry of the last message in each direction, whichever RPC had it: a unary RPC has no last one of its own.
+	// last is the entry of the last RPC's first message in each direction: the next RPC's is usually the same.
 	last [2]atomic.Pointer[entry]
-	// mu guards the writing of the map. The map is replaced, never changed, so that reading takes no lock.
+	// mu guards the writing of the map and the lists. They are replaced, never changed, so that reading takes no lock.
 	mu    sync.Mutex
 	byKey atomic.Pointer[map[entryKey]*entry]
+	// byTypes has, for each direction, the first entries that can be told apart by Go types alone.
+	byTypes [2]atomic.Pointer[[]*entry]
 }
 
 // route gives the route of a key.
@@ -99,7 +102,7 @@ func (e *entry) matches(payload any) bool {
 
 // entry finds the entry of a payload, creating it the first time.
 func (r *route) entry(d stats.Direction, payload any) *entry {
-	if e := r.last[d].Load(); e != nil && e.matches(payload) {
+	if e := r.quick(d, payload); e != nil {
 		return e
 	}
 
@@ -112,9 +115,42 @@ func (r *route) entry(d stats.Direction, payload any) *entry {
 		e = r.newEntry(k, message, payload, value)
 	}
 
-	r.last[d].Store(e)
-
 	return e
+}
+
+// quick looks through the entries that can be told apart by Go types alone: for a stream on which a few kinds of messages
+// alternate, that is four times as fast as the map.
+func (r *route) quick(d stats.Direction, payload any) *entry {
+	entries := r.byTypes[d].Load()
+	if entries == nil {
+		return nil
+	}
+
+	t := reflect.TypeOf(payload)
+
+	var c reflect.Type
+
+	for _, e := range *entries {
+		if e.goType != t {
+			continue
+		}
+
+		if e.message.how == byType {
+			return e
+		}
+
+		if c == nil {
+			if c = caseType(payload, e.message.field); c == nil {
+				return nil // no case is set: left to the map
+			}
+		}
+
+		if c == e.value.goType {
+			return e
+		}
+	}
+
+	return nil
 }
 
 // newEntry makes an entry, or replaces one whose message has come with another Go type or descriptor since.
@@ -134,8 +170,27 @@ func (r *route) newEntry(k entryKey, message *messageType, payload any, value va
 
 	store(&r.byKey, k, e)
 
+	if message.how == byType || message.how == byField && value.goType != nil {
+		r.addQuickLocked(k.direction, e)
+	}
+
 	return e
 }
+
+func (r *route) addQuickLocked(d stats.Direction, e *entry) {
+	var entries []*entry
+	if p := r.byTypes[d].Load(); p != nil {
+		entries = *p
+	}
+
+	if len(entries) < maxQuick {
+		entries = append(slices.Clone(entries), e)
+		r.byTypes[d].Store(&entries)
+	}
+}
+
+// maxQuick is how many entries are looked through before the map is asked.
+const maxQuick = 16
 
 func lookup[K comparable, V any](p *atomic.Pointer[map[K]*V], k K) *V {
 	if m := p.Load(); m != nil {

@@ -37,7 +37,9 @@ type registrySink struct {
 	limit    *seriesLimit
 }
 
-func (s registrySink) open(info ConnInfo) sinkConn { return registryConn{s.registry.Open(info), s.limit} }
+func (s registrySink) open(info ConnInfo) sinkConn {
+	return registryConn{s.registry.Open(info), s.limit}
+}
 
 type registryConn struct {
 	conn  *stats.Conn
