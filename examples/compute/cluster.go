@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -65,12 +67,9 @@ func (c *cluster) stop(name string) error {
 
 func (c *cluster) stopAll() error {
 	c.mu.Lock()
-	var names []string
-	for name := range c.running {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(c.running))
 	c.mu.Unlock()
-	var errs []error
+	errs := make([]error, 0, len(names))
 	for _, name := range names {
 		errs = append(errs, c.stop(name))
 	}

@@ -125,8 +125,8 @@ func (d *display) close() error {
 type report struct {
 	stats.Snapshot
 
-	Replicas stats.Snapshot   // of the replicas' registry
-	Instance controller.Stats // the gauges and what they hang on
+	Replicas stats.Snapshot   `json:"Replicas"` // of the replicas' registry
+	Instance controller.Stats `json:"Instance"` // the gauges, and what went over the streams
 }
 
 // final shows everything once more.
@@ -138,6 +138,7 @@ func (d *display) final(instance *controller.Instance) error {
 	if d.json {
 		encoder := json.NewEncoder(d.stdout)
 		encoder.SetIndent("", "  ")
+		//nolint:musttag // a snapshot is printed by the names that it has in Go
 		err := encoder.Encode(report{now, d.telemetry.replicas.Snapshot(), instance.Stats()})
 		if err != nil {
 			return fmt.Errorf("compute: printing the snapshot: %w", err)

@@ -99,6 +99,7 @@ func runJSON(t *testing.T, args ...string) report {
 		Replicas struct{ Total []stats.Row }
 		Instance controller.Stats
 	}
+	//nolint:musttag // a snapshot is printed by the names that it has in Go
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatalf("%v in %s", err, &out)
 	}
@@ -124,7 +125,8 @@ func TestControllerAndReplicasCountTheSame(t *testing.T) {
 		}
 		c := got.Instance.Counts
 		for what, n := range map[string]uint64{
-			"rows": c.PeekRows, "errors": c.PeekErrors, "canceled": c.PeekCanceled, "batches": c.SubscribeBatches, "dropped": c.SubscribeDropped,
+			"rows": c.PeekRows, "errors": c.PeekErrors, "canceled": c.PeekCanceled,
+			"batches": c.SubscribeBatches, "dropped": c.SubscribeDropped,
 		} {
 			if n == 0 {
 				t.Errorf("there are no responses with result %s", what)
@@ -280,12 +282,13 @@ func TestMistakesInTheCommandLineAreNamed(t *testing.T) {
 	}
 	for _, test := range tests {
 		err := run(t.Context(), strings.Fields(test.args), io.Discard, io.Discard)
-		if usage := (*usageError)(nil); !errors.As(err, &usage) || err.Error() != test.want {
+		if _, ok := errors.AsType[*usageError](err); !ok || err.Error() != test.want {
 			t.Errorf("%s\n got %v\nwant %s", test.args, err, test.want)
 		}
 	}
 	var help bytes.Buffer
-	if err := run(t.Context(), []string{"-h"}, &help, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-duration") {
+	err := run(t.Context(), []string{"-h"}, &help, io.Discard)
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-duration") {
 		t.Errorf("-h gives %v and prints %q", err, &help)
 	}
 }

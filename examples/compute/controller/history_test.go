@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func (l *life) step() {
 		l.create()
 	case n < 9:
 		name := fmt.Sprintf("p%d", l.rand.IntN(5))
-		l.give(updateConfiguration(map[string]string{name: fmt.Sprint(l.rand.IntN(100))}))
+		l.give(updateConfiguration(map[string]string{name: strconv.Itoa(l.rand.IntN(100))}))
 	case n < 12:
 		l.compact()
 	case n < 14:

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,9 +31,6 @@ type Options struct {
 	OnDisconnect func(replica string, err error)
 }
 
-// complete stands for the upper of a collection to which nothing will be added.
-const complete = math.MaxUint64
-
 // An Instance is a set of dataflows that all replicas of it keep up to date.
 type Instance struct {
 	options Options
@@ -61,15 +56,6 @@ type Instance struct {
 	copies        map[uint64]*copyOut
 	advanced      chan struct{} // closed, and replaced, when a collection's upper moves or one is dropped
 	counts        Counts
-}
-
-// A collection is what the controller knows about one.
-type collection struct {
-	dataflow uint64
-	index    bool
-	asOf     uint64
-	since    uint64 // what the replicas were told last
-	upper    uint64 // complete before it on all processes of all connected replicas; never goes back
 }
 
 // New returns an instance without replicas or dataflows. The caller has to Close it.
@@ -195,42 +181,6 @@ func (i *Instance) Drop(id uint64) error {
 	return nil
 }
 
-// Upper returns the time before which the collection is complete on all connected replicas, or false if there is no such
-// collection.
-func (i *Instance) Upper(id uint64) (uint64, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	c, ok := i.collections[id]
-	if !ok {
-		return 0, false
-	}
-	return c.upper, true
-}
-
-// AwaitUpper waits until the collection is complete for all times before upper on all connected replicas.
-func (i *Instance) AwaitUpper(ctx context.Context, id, upper uint64) error {
-	for {
-		i.mu.Lock()
-		c, ok := i.collections[id]
-		closed, advanced := i.closed, i.advanced
-		reached := ok && c.upper >= upper
-		i.mu.Unlock()
-		switch {
-		case reached:
-			return nil
-		case closed:
-			return ErrClosed
-		case !ok:
-			return noCollection(id)
-		}
-		select {
-		case <-advanced:
-		case <-ctx.Done():
-			return fmt.Errorf("controller: waiting for collection %d: %w", id, context.Cause(ctx))
-		}
-	}
-}
-
 // Shutdown ends the streams, so that everything that was sent has arrived when it returns, and leaves the connections open. What
 // waits fails with ErrClosed. Streams that don't end within Options.Grace are cut, which is an error.
 func (i *Instance) Shutdown() error {
@@ -248,6 +198,19 @@ func (i *Instance) Shutdown() error {
 		}
 	}
 	return nil
+}
+
+// Close shuts the instance down, if that wasn't done yet, and closes its connections. It returns when they are closed.
+func (i *Instance) Close() {
+	_ = i.Shutdown() // a caller who wants to know has called it before
+	i.mu.Lock()
+	if !i.released {
+		i.released = true
+		close(i.release)
+	}
+	i.mu.Unlock()
+	i.runners.Wait()
+	i.cut()
 }
 
 func (i *Instance) shutdownLocked() []<-chan struct{} {
@@ -270,7 +233,7 @@ func (i *Instance) shutdownLocked() []<-chan struct{} {
 		}
 		i.advancedLocked()
 	}
-	var streams []<-chan struct{}
+	streams := make([]<-chan struct{}, 0, len(i.replicas))
 	for _, r := range i.replicas {
 		for _, p := range r.processes {
 			p.outbox.close()
@@ -278,19 +241,6 @@ func (i *Instance) shutdownLocked() []<-chan struct{} {
 		streams = append(streams, r.ended)
 	}
 	return streams
-}
-
-// Close shuts the instance down, if that wasn't done yet, and closes its connections. It returns when they are closed.
-func (i *Instance) Close() {
-	_ = i.Shutdown() // a caller who wants to know has called it before
-	i.mu.Lock()
-	if !i.released {
-		i.released = true
-		close(i.release)
-	}
-	i.mu.Unlock()
-	i.runners.Wait()
-	i.cut()
 }
 
 func (i *Instance) command(c *computepb.ComputeCommand) error {
@@ -314,91 +264,4 @@ func (i *Instance) commandLocked(c *computepb.ComputeCommand) {
 	}
 }
 
-func (i *Instance) advancedLocked() {
-	close(i.advanced)
-	i.advanced = make(chan struct{})
-}
-
 func noCollection(id uint64) error { return fmt.Errorf("controller: there is no collection %d", id) }
-
-// mergeUppersLocked takes in that a process's upper of the collection has moved, or that a replica came or went.
-func (i *Instance) mergeUppersLocked(id uint64, c *collection) {
-	merged, connected := uint64(complete), false
-	for _, r := range i.replicas {
-		for _, p := range r.processes {
-			merged, connected = min(merged, p.uppers[id]), true
-		}
-	}
-	if !connected || merged <= c.upper {
-		return
-	}
-	c.upper = merged
-	i.advancedLocked()
-	i.compactLocked(id, c)
-}
-
-// compactEvery is by how many times a since has to move for a command to be worth it.
-const compactEvery = 10
-
-// compactLocked allows the replicas to forget the times that nobody reads any more.
-func (i *Instance) compactLocked(id uint64, c *collection) {
-	if c.upper == complete {
-		return
-	}
-	var since uint64
-	switch s := i.subscriptions[id]; {
-	case c.index:
-		since = c.upper - min(c.upper, 1+i.options.Lag)
-		for _, p := range i.peeks {
-			if p.collection == id {
-				since = min(since, p.timestamp)
-			}
-		}
-	case s != nil:
-		// A replica that starts over begins with all rows as of since. One before the frontier, they are all known to be old.
-		since = max(1, min(c.upper, s.frontier)) - 1
-	}
-	if since >= c.since+compactEvery {
-		c.since = since
-		i.commandLocked(allowCompaction(id, &since))
-	}
-}
-
-// Stats is how much there is of what makes up an instance.
-type Stats struct {
-	History     int // commands that a replica which connects now would be sent, before compaction
-	Dataflows   int
-	Collections int
-	Peeks       int      // that wait for an answer
-	Connected   []string // names of the replicas that are connected, in order
-	Counts      Counts
-}
-
-// Counts are what went over the streams since the instance began.
-type Counts struct {
-	Commands, Replays, Replayed          uint64 // given; times that a replica was brought up to date; and with how many in all
-	PeekRows, PeekErrors, PeekCanceled   uint64 // responses by result
-	PeekLate                             uint64 // responses that nobody waited for any more
-	SubscribeBatches, SubscribeDropped   uint64 // responses by result
-	CopyToResponses, Frontiers, Hydrated uint64 // responses
-}
-
-// Stats returns the instance's figures.
-func (i *Instance) Stats() Stats {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := Stats{
-		History:     i.history.Len(),
-		Dataflows:   len(i.dataflows),
-		Collections: len(i.collections),
-		Peeks:       len(i.peeks),
-		Counts:      i.counts,
-	}
-	for name, r := range i.replicas {
-		if len(r.processes) > 0 {
-			s.Connected = append(s.Connected, name)
-		}
-	}
-	slices.Sort(s.Connected)
-	return s
-}

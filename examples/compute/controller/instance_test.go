@@ -207,9 +207,8 @@ func TestAReplicaRefusesWithAReason(t *testing.T) {
 	if err := i.Configure(map[string]string{replica.MaxResultBytes: "100"}); err != nil {
 		t.Fatal(err)
 	}
-	var refused *controller.PeekError
 	_, err := i.Peek(t.Context(), controller.Peek{Collection: id, Timestamp: newest(t, i, id), EndKey: 1000})
-	if !errors.As(err, &refused) {
+	if _, ok := errors.AsType[*controller.PeekError](err); !ok {
 		t.Errorf("got %v, want a *PeekError", err)
 	}
 	if _, err := i.Peek(t.Context(), controller.Peek{Collection: id + 50}); err == nil {
@@ -233,9 +232,8 @@ func TestAnIndexForgetsTheTimesThatNobodyReads(t *testing.T) {
 	if err := i.AwaitUpper(t.Context(), id, first+100); err != nil {
 		t.Fatal(err)
 	}
-	var refused *controller.PeekError
 	_, err := i.Peek(t.Context(), controller.Peek{Collection: id, Timestamp: first, EndKey: 1000})
-	if !errors.As(err, &refused) || !strings.Contains(refused.Message, "compacted") {
+	if refused, ok := errors.AsType[*controller.PeekError](err); !ok || !strings.Contains(refused.Message, "compacted") {
 		t.Errorf("got %v, want a *PeekError that says it's compacted", err)
 	}
 }
@@ -453,7 +451,8 @@ func TestAClosedInstanceSaysSo(t *testing.T) {
 		t.Errorf("Install: %v, want ErrClosed", err)
 	}
 	for name, err := range map[string]error{
-		"Drop": i.Drop(ids[0]), "Initialize": i.Initialize(), "Configure": i.Configure(nil), "AddReplica": i.AddReplica("r2", []string{"x"}),
+		"Drop": i.Drop(ids[0]), "Initialize": i.Initialize(), "Configure": i.Configure(nil),
+		"AddReplica": i.AddReplica("r2", []string{"x"}),
 	} {
 		if !errors.Is(err, controller.ErrClosed) {
 			t.Errorf("%s: %v, want ErrClosed", name, err)

@@ -260,20 +260,6 @@ func (i *Instance) handle(p *process, response *computepb.ComputeResponse) {
 	}
 }
 
-func (i *Instance) handleFrontiersLocked(p *process, f *computepb.Frontiers) {
-	i.counts.Frontiers++
-	c, ok := i.collections[f.GetCollection()]
-	if !ok {
-		return // it was dropped meanwhile
-	}
-	upper := uint64(complete)
-	if f.Upper != nil {
-		upper = f.GetUpper()
-	}
-	p.uppers[f.GetCollection()] = upper
-	i.mergeUppersLocked(f.GetCollection(), c)
-}
-
 func (i *Instance) dialOptions(replica string, process int) []grpc.DialOption {
 	opts := []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse))}
 	if i.options.DialOptions != nil {

@@ -92,19 +92,19 @@ func (s *subscription) add(from *process, batch *computepb.Batch) {
 	if upper <= s.frontier {
 		return
 	}
-	next := &computepb.Batch{Lower: s.frontier, Upper: upper}
+	var ready []*computepb.Update
 	of.updates = slices.DeleteFunc(of.updates, func(u *computepb.Update) bool {
 		if u.GetTime() >= upper {
 			return false
 		}
-		next.Updates = append(next.Updates, u)
+		ready = append(ready, u)
 		return true
 	})
-	slices.SortFunc(next.Updates, func(a, b *computepb.Update) int {
+	slices.SortFunc(ready, func(a, b *computepb.Update) int {
 		return cmp.Or(cmp.Compare(a.GetTime(), b.GetTime()), cmp.Compare(a.GetRow().GetKey(), b.GetRow().GetKey()))
 	})
+	s.queue = append(s.queue, &computepb.Batch{Lower: s.frontier, Upper: upper, Updates: ready})
 	s.frontier = upper
-	s.queue = append(s.queue, next)
 	s.wake()
 }
 

@@ -104,7 +104,7 @@ func (w *Worker) run(d *dataflow, upper uint64) {
 			if r, ok := apply(d.operators, r); ok {
 				status.Rows++
 				status.Bytes += uint64(len(r.value))
-				d.export(update{d.asOf, r})
+				d.export(update{r, d.asOf})
 			}
 		})
 		d.upper = d.asOf + 1
@@ -113,7 +113,7 @@ func (w *Worker) run(d *dataflow, upper uint64) {
 	for ; d.upper < upper; d.upper++ {
 		d.source.changes(d.upper, func(r row) {
 			if r, ok := apply(d.operators, r); ok {
-				d.export(update{d.upper, r})
+				d.export(update{r, d.upper})
 			}
 		})
 	}

@@ -15,17 +15,17 @@ func (w *Worker) answer(p *computepb.Peek) bool {
 	c, ok := w.collections[p.GetCollection()]
 	switch {
 	case !ok:
-		w.fail(p, "there is no collection %d", p.GetCollection())
+		w.failf(p, "there is no collection %d", p.GetCollection())
 	case c.kind != index:
-		w.fail(p, "collection %d is not an index", c.id)
+		w.failf(p, "collection %d is not an index", c.id)
 	case p.GetTimestamp() < c.since:
-		w.fail(p, "collection %d can't be read at %d any more: it is compacted up to %d", c.id, p.GetTimestamp(), c.since)
+		w.failf(p, "collection %d can't be read at %d any more: it is compacted up to %d", c.id, p.GetTimestamp(), c.since)
 	case p.GetTimestamp() >= c.dataflow.upper:
 		return false
 	default:
 		rows := &computepb.Rows{Rows: c.trace.read(p.GetTimestamp(), p.GetFirstKey(), p.GetEndKey())}
 		if size := proto.Size(rows); size > w.maxResult {
-			w.fail(p, "the rows take up %d bytes, more than %s = %d", size, MaxResultBytes, w.maxResult)
+			w.failf(p, "the rows take up %d bytes, more than %s = %d", size, MaxResultBytes, w.maxResult)
 			break
 		}
 		w.respondPeek(&computepb.PeekResponse{Uuid: p.GetUuid(), Result: &computepb.PeekResponse_Rows{Rows: rows}})
@@ -47,7 +47,7 @@ func (w *Worker) cancelPeek(c *computepb.CancelPeek) {
 	})
 }
 
-func (w *Worker) fail(p *computepb.Peek, format string, args ...any) {
+func (w *Worker) failf(p *computepb.Peek, format string, args ...any) {
 	w.respondPeek(&computepb.PeekResponse{
 		Uuid:   p.GetUuid(),
 		Result: &computepb.PeekResponse_Error{Error: &computepb.PeekError{Message: fmt.Sprintf(format, args...)}},

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/otelproto/otelproto-go/examples/compute/computepb"
@@ -27,7 +28,7 @@ func newOperator(plan *computepb.Operator) (operator, error) {
 	case *computepb.Operator_Filter:
 		modulus, remainder := kind.Filter.GetModulus(), kind.Filter.GetRemainder()
 		if modulus == 0 {
-			return nil, fmt.Errorf("filter has modulus 0, want 1 or more")
+			return nil, errors.New("filter has modulus 0, want 1 or more")
 		}
 		return func(r row) (row, bool) { return r, r.key%modulus == remainder }, nil
 
@@ -43,7 +44,7 @@ func newOperator(plan *computepb.Operator) (operator, error) {
 	case *computepb.Operator_Lookup:
 		labels := kind.Lookup.GetLabels()
 		if len(labels) == 0 {
-			return nil, fmt.Errorf("lookup has no labels, want 1 or more")
+			return nil, errors.New("lookup has no labels, want 1 or more")
 		}
 		return func(r row) (row, bool) {
 			label := labels[r.key%uint64(len(labels))]

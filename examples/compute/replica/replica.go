@@ -47,7 +47,7 @@ func (r *Replica) Addresses() []string {
 
 // Stop ends all processes and their streams at once, and returns when they have ended. It must be called once.
 func (r *Replica) Stop() error {
-	var errs []error
+	errs := make([]error, 0, len(r.processes))
 	for _, p := range r.processes {
 		errs = append(errs, p.Stop())
 	}

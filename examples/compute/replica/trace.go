@@ -17,8 +17,9 @@ type trace struct {
 
 // An update says that from the time on the row is this.
 type update struct {
-	time uint64
 	row
+
+	time uint64
 }
 
 func newTrace(since uint64) *trace { return &trace{since: since, base: make(map[uint64][]byte)} }

@@ -319,6 +319,14 @@ func TestCommandsThatMakeNoSenseAreErrors(t *testing.T) {
 		change(d)
 		return create(d)
 	}
+	source := func(keys, period, minBytes, maxBytes uint64) func(*computepb.Dataflow) {
+		return func(d *computepb.Dataflow) {
+			d.Source = &computepb.Generator{Keys: keys, Period: period, MinBytes: minBytes, MaxBytes: maxBytes}
+		}
+	}
+	exports := func(e ...*computepb.Export) func(*computepb.Dataflow) {
+		return func(d *computepb.Dataflow) { d.Exports = e }
+	}
 	operator := func(o *computepb.Operator) func(*computepb.Dataflow) {
 		return func(d *computepb.Dataflow) { d.Operators = []*computepb.Operator{o} }
 	}
@@ -326,29 +334,38 @@ func TestCommandsThatMakeNoSenseAreErrors(t *testing.T) {
 		command *computepb.ComputeCommand
 		want    string
 	}{
-		{&computepb.ComputeCommand{}, "replica: unknown kind of command <nil>"},
-		{timely(0, 1), "replica: create_timely comes a second time"},
-		{instance(), "replica: create_instance comes a second time"},
-		{schedule(9), "replica: schedule names dataflow 9, which there isn't"},
-		{allowWrites(9), "replica: allow_writes names collection 9, which there isn't"},
-		{compact(9, 1), "replica: allow_compaction names collection 9, which there isn't"},
-		{configure(MaxResultBytes, "-1"), `replica: max_result_bytes is "-1", want a number of bytes of 1 or more`},
-		{plan(func(d *computepb.Dataflow) { d.Id = 1 }), "replica: dataflow 1 is created a second time"},
-		{plan(func(d *computepb.Dataflow) { d.Exports = []*computepb.Export{indexed(2)} }), "replica: dataflow 5: collection 2 is created a second time"},
-		{plan(func(d *computepb.Dataflow) { d.Exports = nil }), "replica: dataflow 5: it has no exports, want 1 or more"},
-		{plan(func(d *computepb.Dataflow) { d.Exports = []*computepb.Export{{Collection: 6}} }), "replica: dataflow 5: collection 6 has unknown kind <nil>"},
-		{plan(func(d *computepb.Dataflow) { d.Source = nil }), "replica: dataflow 5: source has 0 keys, want 1 to 1048576"},
-		{plan(func(d *computepb.Dataflow) { d.Source.Period = 0 }), "replica: dataflow 5: source has period 0, want 1 to 1048576"},
-		{plan(func(d *computepb.Dataflow) { d.Source.MinBytes = 2 }), "replica: dataflow 5: source has values of 2 to 1 bytes, want 1 to 1048576"},
-		{plan(func(d *computepb.Dataflow) { d.Source.Keys, d.Source.MaxBytes = 2000, 1<<20 }), "replica: dataflow 5: source has 2000 keys of up to 1048576 bytes, want at most 1073741824 bytes in all"},
-		{plan(operator(&computepb.Operator{})), "replica: dataflow 5: operator 0: unknown kind <nil>"},
-		{plan(operator(&computepb.Operator{Kind: &computepb.Operator_Filter{}})), "replica: dataflow 5: operator 0: filter has modulus 0, want 1 or more"},
-		{plan(operator(&computepb.Operator{Kind: &computepb.Operator_Lookup{}})), "replica: dataflow 5: operator 0: lookup has no labels, want 1 or more"},
+		{&computepb.ComputeCommand{}, "unknown kind of command <nil>"},
+		{timely(0, 1), "create_timely comes a second time"},
+		{instance(), "create_instance comes a second time"},
+		{schedule(9), "schedule names dataflow 9, which there isn't"},
+		{allowWrites(9), "allow_writes names collection 9, which there isn't"},
+		{compact(9, 1), "allow_compaction names collection 9, which there isn't"},
+		{configure(MaxResultBytes, "-1"), `max_result_bytes is "-1", want a number of bytes of 1 or more`},
+		{plan(func(d *computepb.Dataflow) { d.Id = 1 }), "dataflow 1 is created a second time"},
+		{plan(exports(indexed(2))), "dataflow 5: collection 2 is created a second time"},
+		{plan(exports()), "dataflow 5: it has no exports, want 1 or more"},
+		{plan(exports(&computepb.Export{Collection: 6})), "dataflow 5: collection 6 has unknown kind <nil>"},
+		{plan(func(d *computepb.Dataflow) { d.Source = nil }), "dataflow 5: source has 0 keys, want 1 to 1048576"},
+		{plan(source(1, 0, 1, 1)), "dataflow 5: source has period 0, want 1 to 1048576"},
+		{plan(source(1, 1, 2, 1)), "dataflow 5: source has values of 2 to 1 bytes, want 1 to 1048576"},
+		{
+			plan(source(2000, 1, 1, 1<<20)),
+			"dataflow 5: source has 2000 keys of up to 1048576 bytes, want at most 1073741824 bytes in all",
+		},
+		{plan(operator(&computepb.Operator{})), "dataflow 5: operator 0: unknown kind <nil>"},
+		{
+			plan(operator(&computepb.Operator{Kind: &computepb.Operator_Filter{}})),
+			"dataflow 5: operator 0: filter has modulus 0, want 1 or more",
+		},
+		{
+			plan(operator(&computepb.Operator{Kind: &computepb.Operator_Lookup{}})),
+			"dataflow 5: operator 0: lookup has no labels, want 1 or more",
+		},
 	}
 	w := told(t, timely(0, 1), instance(), create(&computepb.Dataflow{Id: 1, Source: table, Exports: []*computepb.Export{indexed(2)}}))
 	for _, test := range tests {
 		before := w.State()
-		if _, err := w.Handle(test.command); err == nil || err.Error() != test.want {
+		if _, err := w.Handle(test.command); err == nil || err.Error() != "replica: "+test.want {
 			t.Errorf("%v\n got %v\nwant %s", test.command, err, test.want)
 		}
 		if diff := cmp.Diff(before, w.State(), protocmp.Transform()); diff != "" {

@@ -7,45 +7,40 @@ import (
 	"unicode/utf8"
 )
 
-// A column is one of the table's.
-type column struct {
-	title string
-	text  bool // aligned to the left
-	cell  func(Row) string
+// titles are the columns', in the order of cells.
+func titles() []string {
+	return []string{
+		"direction", "connection", "type", "variant",
+		"messages", "messages/s", "wire", "B/s", "uncompressed", "ratio", "share", "p50 size", "p99 size",
+	}
 }
 
-var columns = [...]column{
-	{"direction", true, func(r Row) string { return r.Direction }},
-	{"connection", true, func(r Row) string { return r.Connection }},
-	{"type", true, func(r Row) string { return r.Type }},
-	{"variant", true, func(r Row) string { return r.Variant }},
-	{"messages", false, func(r Row) string { return strconv.FormatUint(r.Messages, 10) }},
-	{"messages/s", false, func(r Row) string { return number(r.MessageRate) }},
-	{"wire", false, func(r Row) string { return Bytes(float64(r.Wire)) }},
-	{"B/s", false, func(r Row) string { return Bytes(r.WireRate) + "/s" }},
-	{"uncompressed", false, func(r Row) string { return Bytes(float64(r.Size)) }},
-	{"ratio", false, func(r Row) string { return strconv.FormatFloat(r.Ratio, 'f', 2, 64) }},
-	{"share", false, func(r Row) string { return strconv.FormatFloat(100*r.Share, 'f', 1, 64) + " %" }},
-	{"p50 size", false, func(r Row) string { return Bytes(r.P50) }},
-	{"p99 size", false, func(r Row) string { return Bytes(r.P99) }},
+// texts is how many of the columns, from the first on, are text; the others are numbers.
+const texts = 4
+
+func (r Row) cells() []string {
+	return []string{
+		r.Direction, r.Connection, r.Type, r.Variant,
+		strconv.FormatUint(r.Messages, 10),
+		number(r.MessageRate),
+		Bytes(float64(r.Wire)),
+		Bytes(r.WireRate) + "/s",
+		Bytes(float64(r.Size)),
+		strconv.FormatFloat(r.Ratio, 'f', 2, 64),
+		strconv.FormatFloat(100*r.Share, 'f', 1, 64) + " %",
+		Bytes(r.P50),
+		Bytes(r.P99),
+	}
 }
 
 // Lines returns the table: a line of titles and one for each row, in columns.
 func Lines(rows []Row) []string {
 	cells := make([][]string, 0, len(rows)+1)
-	titles := make([]string, len(columns))
-	for n, c := range columns {
-		titles[n] = c.title
-	}
-	cells = append(cells, titles)
+	cells = append(cells, titles())
 	for _, r := range rows {
-		line := make([]string, len(columns))
-		for n, c := range columns {
-			line[n] = c.cell(r)
-		}
-		cells = append(cells, line)
+		cells = append(cells, r.cells())
 	}
-	var widths [len(columns)]int
+	widths := make([]int, len(cells[0]))
 	for _, line := range cells {
 		for n, cell := range line {
 			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
@@ -53,7 +48,7 @@ func Lines(rows []Row) []string {
 	}
 	lines := make([]string, len(cells))
 	for n, line := range cells {
-		lines[n] = join(line, widths[:])
+		lines[n] = join(line, widths)
 	}
 	return lines
 }
@@ -65,7 +60,7 @@ func join(cells []string, widths []int) string {
 			b.WriteString("  ")
 		}
 		pad := strings.Repeat(" ", widths[n]-utf8.RuneCountInString(cell))
-		if columns[n].text {
+		if n < texts {
 			b.WriteString(cell + pad)
 		} else {
 			b.WriteString(pad + cell)

@@ -32,7 +32,7 @@ func PerConnection(s, window stats.Snapshot, name func(stats.ConnSnapshot) strin
 	for _, c := range window.Conns {
 		recent[c.ID] = byKey(c.Rows)
 	}
-	var rows []Row
+	rows := make([]Row, 0, 16*(len(s.Conns)+1))
 	for _, c := range s.Conns {
 		rows = append(rows, newRows(name(c), c.Rows, window, recent[c.ID])...)
 	}

@@ -18,6 +18,7 @@ func TestLinesAreInColumns(t *testing.T) {
 		{"transmit", "r1/0", "a.Command", "peek", 12, 1.5, 70, 8.75, 10, 0.142857, 0.0712, 1, 2},
 		{"receive", "r10/12", "a.Response", "", 123456, 41152, 1 << 30, 5.3e6, 3 << 30, 3, 0.9288, 54.02, 262144},
 	})
+	//nolint:lll // the table is as wide as it is
 	want := []string{
 		"direction  connection  type        variant  messages  messages/s      wire         B/s  uncompressed  ratio   share  p50 size  p99 size",
 		"transmit   r1/0        a.Command   peek           12        1.50      70 B    8.75 B/s          10 B   0.14   7.1 %       1 B       2 B",
@@ -80,7 +81,10 @@ func TestRowsComeFromSnapshots(t *testing.T) {
 	}
 	ignore := cmpopts.IgnoreFields(Row{}, "P50", "P99")
 	want := []Row{
-		{Direction: "transmit", Connection: "closed", Type: "a.Command", Variant: "peek", Messages: 3, Wire: 315, Size: 300, Ratio: 300.0 / 315},
+		{
+			Direction: "transmit", Connection: "closed", Type: "a.Command", Variant: "peek", Messages: 3,
+			Wire: 315, Size: 300, Ratio: 300.0 / 315,
+		},
 		{
 			Direction: "transmit", Connection: "port 2", Type: "a.Command", Variant: "peek", Messages: 3, MessageRate: 0.5,
 			Wire: 315, WireRate: 52.5, Size: 300, Ratio: 300.0 / 315, Share: 0.5,

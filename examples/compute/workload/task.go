@@ -48,7 +48,7 @@ func (w *Workload) mistake(at int, p controller.Peek) task {
 	p.Collection = w.tables[at].id
 	return func(ctx context.Context) error {
 		_, err := w.instance.Peek(ctx, p)
-		if refused := (*controller.PeekError)(nil); errors.As(err, &refused) {
+		if _, ok := errors.AsType[*controller.PeekError](err); ok {
 			return nil
 		}
 		return err
