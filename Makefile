@@ -20,6 +20,10 @@ MODULES := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdat
 	-exec dirname {} \; | sort)
 # Modules with concurrent code of ours. The others drive programs from elsewhere, which would have to be built once more.
 RACE_MODULES := $(filter-out ./bench ./e2e,$(MODULES))
+RACE   = CGO_ENABLED=1 $(GOTEST) $$m -race
+STRESS = -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m
+# In $$m, the packages to run under the race detector: internal/devtools starts no goroutine.
+RACE_PACKAGES = $$(go -C $$m list ./... | grep -v /internal/devtools/)
 
 BIN                := $(CURDIR)/.bin
 GOLANGCI_LINT      := $(BIN)/golangci-lint/$(GOLANGCI_LINT_VERSION)/golangci-lint
@@ -30,6 +34,9 @@ BENCHSTAT          := $(BIN)/benchstat/$(BENCHSTAT_VERSION)/benchstat
 
 GOTEST := go run ./internal/devtools/gotest
 GOFUZZ := go run ./internal/devtools/gofuzz
+
+# $(call each,NAME,MODULES,COMMAND) runs COMMAND with $$m set to each module, all of them, and fails if one failed.
+each = @bad=0; for m in $(2); do echo "== $(1): $$m"; ( $(3) ) || bad=1; done; exit $$bad
 
 # Folders with a buf.gen.yaml and .proto files.
 PROTOS := $(shell find . -name buf.gen.yaml -not -path '*/.*/*' -exec dirname {} \; | sort | while read -r d; do \
@@ -48,27 +55,25 @@ test: vet unit race ## Vet and test every module, then test under the race detec
 
 .PHONY: vet
 vet: ## Run go vet in every module.
-	@for m in $(MODULES); do echo "== go vet: $$m"; go -C $$m vet ./...; done
+	$(call each,go vet,$(MODULES),go -C $$m vet ./...)
 
 .PHONY: unit
 unit: ## Run the tests of every module.
-	@for m in $(MODULES); do echo "== go test: $$m"; $(GOTEST) $$m ./...; done
+	$(call each,go test,$(MODULES),$(GOTEST) $$m ./...)
 
 .PHONY: race
 race: ## Run the tests under the race detector, stress tests in their short form.
-	@if ! command -v "$$(go env CC)" >/dev/null; then \
-		echo "race: skipped, the race detector needs a C compiler ($$(go env CC))"; [ "$${CI:-}" != true ]; exit; \
-	fi; \
-	for m in $(RACE_MODULES); do echo "== go test -race: $$m"; CGO_ENABLED=1 $(GOTEST) $$m -race ./...; done
+	@command -v "$$(go env CC)" >/dev/null || { \
+		echo "race: skipped, the race detector needs a C compiler ($$(go env CC))"; [ "$${CI:-}" != true ]; }
+	$(call each,go test -race,$(if $(shell command -v "$$(go env CC)"),$(RACE_MODULES)),$(RACE) $(RACE_PACKAGES))
 
 .PHONY: stress
 stress: ## Run the tests under the race detector for long: OTELPROTO_STRESS=1, several GOMAXPROCS, STRESSCOUNT times.
-	@for m in $(RACE_MODULES); do echo "== stress: $$m"; \
-		CGO_ENABLED=1 OTELPROTO_STRESS=1 $(GOTEST) $$m -race -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m ./...; done
+	$(call each,stress,$(RACE_MODULES),OTELPROTO_STRESS=1 $(RACE) $(STRESS) $(RACE_PACKAGES))
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of every module for FUZZTIME.
-	@for m in $(MODULES); do echo "== fuzz: $$m"; $(GOFUZZ) $$m $(FUZZTIME); done
+	$(call each,fuzz,$(MODULES),$(GOFUZZ) $$m $(FUZZTIME))
 
 .PHONY: bench
 bench: ## Run the root module's benchmarks BENCHCOUNT times, as input for benchstat, into BENCHOUT.
@@ -81,11 +86,11 @@ benchstat: $(BENCHSTAT) ## Summarise BENCHOUT; with OLD=file, compare with it.
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint in every module.
-	@for m in $(MODULES); do echo "== lint: $$m"; (cd $$m && $(GOLANGCI_LINT) run ./...); done
+	$(call each,lint,$(MODULES),cd $$m && $(GOLANGCI_LINT) run ./...)
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## Format the Go code of every module.
-	@for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) fmt ./...); done
+	$(call each,format,$(MODULES),cd $$m && $(GOLANGCI_LINT) fmt ./...)
 
 .PHONY: generate
 generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## Generate Go code in every folder with a buf.gen.yaml.
@@ -106,7 +111,7 @@ deps: ## Check the direction of dependencies and the list of requirements.
 
 .PHONY: tidy-check
 tidy-check: ## Check that every go.mod and go.sum is tidy.
-	@for m in $(MODULES); do echo "== go mod tidy: $$m"; go -C $$m mod tidy -diff; done
+	$(call each,go mod tidy,$(MODULES),go -C $$m mod tidy -diff)
 
 .PHONY: docs-check
 docs-check: ## Check quoted code, links, metric names and the README's size.

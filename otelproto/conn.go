@@ -33,7 +33,11 @@ func newSocketKey(local, remote net.Addr) socketKey {
 
 // mapKey gives a value that can stand in a map key.
 func mapKey(a net.Addr) any {
-	if a == nil || reflect.ValueOf(a).Comparable() {
+	if a == nil || reflect.TypeOf(a).Kind() == reflect.Pointer { // nearly always; asking the value allocates
+		return a
+	}
+
+	if reflect.ValueOf(a).Comparable() {
 		return a
 	}
 

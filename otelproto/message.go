@@ -32,7 +32,7 @@ type how uint8
 const (
 	// byType: the Go type alone.
 	byType how = iota
-	// byField: the Go type and the dynamic type of the struct's field that holds the oneof.
+	// byField: the Go type and the case that the struct's field for the oneof holds.
 	byField
 	// byValue: the discriminator's value, by reflection over the message or by a function.
 	byValue
@@ -46,15 +46,15 @@ type messageType struct {
 	// descriptor is nil for opaque payloads. dynamic is true where the Go type doesn't determine it.
 	descriptor protoreflect.MessageDescriptor
 	dynamic    bool
-	// field is the index of the struct's field that holds the oneof, with byField, or with byValue if hasField.
-	field    int
+	// field is the offset of the struct's field that holds the oneof, with byField, or with byValue if hasField.
+	field    uintptr
 	hasField bool
 	// path leads to the discriminator, with byValue; nil where there is none or hasField.
 	path *variantPath
 	// fn is asked first, with byValue.
 	fn func(any) (string, bool)
 
-	// cases has the field name of each case that was seen, by the Go type in the oneof's field.
+	// cases has the field name of each oneofCase that was seen.
 	cases sync.Map
 
 	// mu guards values, those of an unlimited discriminator that have been seen.
@@ -65,10 +65,10 @@ type messageType struct {
 
 // variantValue is a discriminator's value. The zero value is unset.
 type variantValue struct {
-	// goType is the type that the oneof's field holds.
-	goType reflect.Type
-	text   string
-	set    bool
+	// oneof is the case that the oneof's field holds.
+	oneof oneofCase
+	text  string
+	set   bool
 	// listed is true for text that comes from the schema, so that there can't be many different ones.
 	listed bool
 }
@@ -153,7 +153,7 @@ func (n *namer) describe(payload any) (m *messageType, dynamic bool) {
 		}
 
 		// An empty message, since the payload may be a nil pointer, and messages of other generators may look into it.
-		empty, _ := reflect.New(t.Elem()).Interface().(protoadapt.MessageV1)
+		empty, _ := reflect.TypeAssert[protoadapt.MessageV1](reflect.New(t.Elem()))
 
 		return n.newMessageType(protoadapt.MessageV2Of(empty).ProtoReflect().Descriptor(), t), false
 	default:
@@ -169,8 +169,8 @@ func isGenerated(t reflect.Type) bool {
 	}
 
 	state := reflect.TypeFor[protoimpl.MessageState]()
-	for i := range t.Elem().NumField() {
-		if t.Elem().Field(i).Type == state {
+	for f := range t.Elem().Fields() {
+		if f.Type == state {
 			return true
 		}
 	}
@@ -301,7 +301,7 @@ func (m *messageType) value(payload any) (v variantValue) {
 	case byType:
 		return variantValue{}
 	case byField:
-		return variantValue{goType: caseType(payload, m.field)}
+		return variantValue{oneof: caseAt(payload, m.field)}
 	case byValue:
 	}
 
@@ -322,7 +322,7 @@ func (m *messageType) value(payload any) (v variantValue) {
 
 	switch {
 	case m.hasField:
-		return variantValue{goType: caseType(payload, m.field)}
+		return variantValue{oneof: caseAt(payload, m.field)}
 	case m.path != nil:
 		return m.path.read(protoReflect(payload))
 	default:
@@ -333,8 +333,8 @@ func (m *messageType) value(payload any) (v variantValue) {
 // variant gives the attribute's value; empty if the discriminator is unset.
 func (m *messageType) variant(v variantValue, payload any) string {
 	switch {
-	case v.goType != nil:
-		return m.caseName(v.goType, payload)
+	case v.oneof != nil:
+		return m.caseName(v.oneof, payload)
 	case !v.set:
 		return ""
 	case v.listed:
@@ -344,9 +344,9 @@ func (m *messageType) variant(v variantValue, payload any) string {
 	}
 }
 
-// caseName gives the name of the case whose Go type stands in the oneof's field.
-func (m *messageType) caseName(t reflect.Type, payload any) string {
-	if name, ok := m.cases.Load(t); ok {
+// caseName gives the field name of the case.
+func (m *messageType) caseName(c oneofCase, payload any) string {
+	if name, ok := m.cases.Load(c); ok {
 		s, _ := name.(string)
 
 		return s
@@ -358,7 +358,7 @@ func (m *messageType) caseName(t reflect.Type, payload any) string {
 	}
 
 	name := p.read(protoReflect(payload)).text
-	m.cases.Store(t, name)
+	m.cases.Store(c, name)
 
 	return name
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"slices"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	grpcstats "google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // Option sets up a handler. Options come from this package's With functions only. One with a wrong value is reported to
@@ -104,14 +107,18 @@ func WithRegistry(r *stats.Registry) Option {
 func DefaultBuckets() []float64 { return stats.DefaultBuckets() }
 
 // WithBuckets sets the bounds of both size histograms, in bytes, increasing and finite. The default is [DefaultBuckets];
-// no bounds keep count and sum only. They are advice to the SDK: a View may set others.
+// no bounds keep count and sum only, the cheapest form. They are advice to the SDK: a View may set others.
 func WithBuckets(bounds ...float64) Option {
 	return optionFunc(func(c *config) error {
 		if err := stats.CheckBuckets(bounds...); err != nil {
 			return fmt.Errorf("WithBuckets: %w", err)
 		}
 
-		c.buckets = append([]float64{}, bounds...) // not nil: that would be the SDK's default bounds
+		if len(bounds) == 0 { // which the SDK takes for its default bounds: one that no message reaches stands for none
+			bounds = []float64{math.MaxInt64}
+		}
+
+		c.buckets = slices.Clone(bounds)
 
 		return nil
 	})

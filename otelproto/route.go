@@ -7,8 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // routeKey tells the routes of a connection apart.
@@ -94,7 +95,7 @@ func (e *entry) matches(payload any) bool {
 	case byType:
 		return true
 	case byField:
-		return caseType(payload, e.message.field) == e.value.goType
+		return caseAt(payload, e.message.field) == e.value.oneof
 	default:
 		return e.message.describes(payload) && e.message.value(payload) == e.value
 	}
@@ -128,7 +129,7 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 
 	t := reflect.TypeOf(payload)
 
-	var c reflect.Type
+	var c oneofCase
 
 	for _, e := range *entries {
 		if e.goType != t {
@@ -140,12 +141,12 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 		}
 
 		if c == nil {
-			if c = caseType(payload, e.message.field); c == nil {
+			if c = caseAt(payload, e.message.field); c == nil {
 				return nil // no case is set: left to the map
 			}
 		}
 
-		if c == e.value.goType {
+		if c == e.value.oneof {
 			return e
 		}
 	}
@@ -170,7 +171,7 @@ func (r *route) newEntry(k entryKey, message *messageType, payload any, value va
 
 	store(&r.byKey, k, e)
 
-	if message.how == byType || message.how == byField && value.goType != nil {
+	if message.how == byType || message.how == byField && value.oneof != nil {
 		r.addQuickLocked(k.direction, e)
 	}
 
