@@ -1,6 +1,7 @@
 package statshttp
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -32,7 +33,7 @@ func formatFor(accept string) string {
 	for part := range strings.SplitSeq(cut(accept, maxAccept), ",") {
 		media, parameters, _ := strings.Cut(part, ";")
 
-		format := ""
+		var format string
 
 		switch strings.ToLower(strings.TrimSpace(media)) {
 		case "text/html", "application/xhtml+xml":
@@ -60,7 +61,7 @@ func weightOf(parameters string) float64 {
 	for p := range strings.SplitSeq(parameters, ";") {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(p), "q="); ok {
 			w, err := strconv.ParseFloat(v, 64)
-			if err != nil || !(w >= 0 && w <= 1) { //nolint:staticcheck // not(NaN >= 0) is true, which is what is wanted
+			if err != nil || math.IsNaN(w) || w < 0 || w > 1 {
 				return 0
 			}
 

@@ -2,6 +2,7 @@ package statshttp
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -198,7 +199,7 @@ func (b builder) topTypes() ([]typeShare, string) {
 func countOf(n int, what string) string {
 	words := []string{"No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"}
 
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	if n < len(words) {
 		s = words[n]
 	}

@@ -20,7 +20,7 @@ type connWindow struct {
 	in connSums
 }
 
-func (c connWindow) wire() uint64 { return c.in.sent + c.in.received }
+func (c *connWindow) wire() uint64 { return c.in.sent + c.in.received }
 
 // matches tells whether the filters leave a connection.
 func (b builder) matches(c *connWindow) bool {

@@ -270,7 +270,8 @@ func selections(q query) []selection {
 	refresh := selection{Label: "Refresh", Name: "refresh"}
 	refresh.add("off", "off", q.refresh == 0, false)
 
-	for _, d := range withValue([]time.Duration{minRefresh, defaultRefresh, 5 * time.Second, 10 * time.Second, 30 * time.Second}, q.refresh) {
+	offered := []time.Duration{minRefresh, defaultRefresh, 5 * time.Second, 10 * time.Second, 30 * time.Second}
+	for _, d := range withValue(offered, q.refresh) {
 		if d > 0 {
 			refresh.add(windowName(d), shortDuration(d), d == q.refresh, d == defaultRefresh)
 		}
@@ -299,13 +300,13 @@ func withValue[T int | time.Duration](offered []T, chosen T) []T {
 
 // reset keeps the window and the connection, and drops filters, orders and pages.
 func reset(q query) string {
-	clear := defaultQuery()
+	kept := defaultQuery()
 
 	for _, name := range []string{"window", "conn", "format"} {
 		if value := q.given.Get(name); value != "" {
-			clear.given.Set(name, value)
+			kept.given.Set(name, value)
 		}
 	}
 
-	return clear.with("q", "")
+	return kept.with("q", "")
 }

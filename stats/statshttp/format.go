@@ -11,12 +11,12 @@ import (
 // A non-breaking narrow space between number and unit.
 const thin = "\u202f"
 
-// bytesText writes bytes with three digits: 1.21 MiB.
+// bytesText writes bytes with three digits, four below the next unit: 1.21 MiB, 1000 KiB.
 func bytesText(n float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
 	i := 0
-	for math.Abs(n) >= 999.5 && i < len(units)-1 {
+	for math.Abs(n) >= 1023.5 && i < len(units)-1 {
 		n /= 1024
 		i++
 	}

@@ -120,6 +120,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, media string, body
 	w.WriteHeader(status)
 
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the reader is gone, and nobody else wants it
+		// An error means that the reader is gone, and nobody else wants it.
+		_, _ = w.Write(body) //nolint:gosec // HTML is written by html/template; all else is sent as plain text or JSON, with nosniff
 	}
 }

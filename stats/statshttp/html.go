@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -34,7 +35,7 @@ type htmlPage struct {
 func newHTMLPage() *htmlPage {
 	return &htmlPage{
 		template: template.Must(template.New("").Funcs(templateFuncs()).Parse(pageHTML)),
-		style:    template.CSS(pageStyle),
+		style:    template.CSS(pageStyle), //nolint:gosec // an embedded file
 		script:   template.JS(pageScript), //nolint:gosec // an embedded file
 		policy: strings.Join([]string{
 			"default-src 'none'",
@@ -85,7 +86,7 @@ func templateFuncs() template.FuncMap {
 
 			return countText(u)
 		},
-		"count0": func(n uint64) string { return fmt.Sprint(n) },
+		"count0": func(n uint64) string { return strconv.FormatUint(n, 10) },
 		"ago":    func(s float64) string { return age(seconds(s)) },
 		"since":  func(t, now time.Time) string { return age(max(0, now.Sub(t))) },
 		"width":  func(share float64) string { return fmt.Sprintf("%.2f", 100*max(0, min(share, 1))) },
@@ -108,7 +109,7 @@ func rowKey(parts ...any) string {
 		fmt.Fprintf(h, "%v\x00", p)
 	}
 
-	return fmt.Sprintf("%x", h.Sum64())
+	return strconv.FormatUint(h.Sum64(), 16)
 }
 
 // htmlRow is a row of a table of messages with what only HTML shows.

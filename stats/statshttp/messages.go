@@ -165,7 +165,7 @@ func compareMessages(column string) func(a, b *messageGroup) int {
 	case "ratio":
 		return func(a, b *messageGroup) int { return cmp.Compare(a.Ratio(), b.Ratio()) }
 	case "type":
-		return func(a, b *messageGroup) int { return byName(a, b) }
+		return byName
 	case "method":
 		return func(a, b *messageGroup) int { return strings.Compare(a.Key.Method, b.Key.Method) }
 	default:

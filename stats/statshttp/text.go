@@ -3,6 +3,7 @@ package statshttp
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,10 +12,25 @@ import (
 // maxCell is how many characters of a name stand in a column of plain text.
 const maxCell = 60
 
-// textTable has rows of cells; a column whose name ends in ">" is right-aligned.
+// textTable has rows of cells.
 type textTable struct {
-	columns []string
+	columns []textColumn
 	rows    [][]string
+}
+
+type textColumn struct {
+	name  string
+	right bool // numbers are right-aligned
+}
+
+// textColumns names columns; those whose name ends in ">" are right-aligned.
+func textColumns(names ...string) []textColumn {
+	columns := make([]textColumn, len(names))
+	for i, n := range names {
+		columns[i].name, columns[i].right = strings.CutSuffix(n, ">")
+	}
+
+	return columns
 }
 
 func (t *textTable) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -24,7 +40,7 @@ func (t *textTable) write(b *bytes.Buffer) {
 	names := make([]string, len(t.columns))
 
 	for i, c := range t.columns {
-		names[i] = strings.TrimSuffix(c, ">")
+		names[i] = c.name
 	}
 
 	for _, row := range append([][]string{names}, t.rows...) {
@@ -44,7 +60,7 @@ func (t *textTable) write(b *bytes.Buffer) {
 				line.WriteString("  ")
 			}
 
-			if strings.HasSuffix(t.columns[i], ">") {
+			if t.columns[i].right {
 				line.WriteString(padding + cell)
 			} else {
 				line.WriteString(cell + padding)
@@ -71,7 +87,7 @@ func writeText(b *bytes.Buffer, v view) {
 	var text bytes.Buffer
 
 	fmt.Fprintf(&text, "%s, %s, counting for %s\n", v.Title, v.Time.UTC().Format(time.RFC3339), age(v.Time.Sub(v.Start)))
-	fmt.Fprintf(&text, "%s %s\n", windowText(v.Window), v.Window.Note)
+	fmt.Fprintf(&text, "%s\n", strings.TrimSpace(windowText(v.Window)+" "+v.Window.Note))
 
 	if c := v.Connection; c != nil {
 		fmt.Fprintf(&text, "Only connection %d: %s of %s, %s to %s, opened %s ago\n",
@@ -80,9 +96,10 @@ func writeText(b *bytes.Buffer, v view) {
 
 	s := v.Summary
 	fmt.Fprintf(&text, "\n%s\n", s.Sentence)
-	fmt.Fprintf(&text, "Sent %s, %s messages/s. Received %s, %s messages/s. Compression %s. Live connections: %d as client, %d as server.\n",
-		rateText(s.Sent.WireBytesPerSecond), number3(s.Sent.MessagesPerSecond), rateText(s.Received.WireBytesPerSecond),
-		number3(s.Received.MessagesPerSecond), times(s.CompressionRatio), s.LiveClient, s.LiveServer)
+	fmt.Fprintf(&text, "Sent %s, %s messages/s. Received %s, %s messages/s. Compression %s.\n",
+		rateText(s.Sent.WireBytesPerSecond), number3(s.Sent.MessagesPerSecond),
+		rateText(s.Received.WireBytesPerSecond), number3(s.Received.MessagesPerSecond), times(s.CompressionRatio))
+	fmt.Fprintf(&text, "Live connections: %d as client, %d as server.\n", s.LiveClient, s.LiveServer)
 
 	fmt.Fprintf(&text, "\nMESSAGES by %s%s\n", v.Messages.Group, shownText(v.Messages.tableView))
 	writeMessages(&text, v.Messages.List)
@@ -133,9 +150,10 @@ func shownText(t tableView) string {
 }
 
 func writeMessages(b *bytes.Buffer, rows []messageRow) {
-	t := textTable{columns: []string{
-		"SHARE>", "SUM>", "WIRE>", "RATE>", "MESSAGES>", "RATE>", "MEAN>", "P50>", "P99>", "RATIO>", "SIDE", "DIRECTION", "TYPE", "VARIANT", "METHOD",
-	}}
+	t := textTable{columns: textColumns(
+		"SHARE>", "SUM>", "WIRE>", "RATE>", "MESSAGES>", "RATE>", "MEAN>", "P50>", "P99>", "RATIO>",
+		"SIDE", "DIRECTION", "TYPE", "VARIANT", "METHOD",
+	)}
 
 	for _, r := range rows {
 		t.add(percent(r.Share), percent(r.CumulativeShare), bytesText(float64(r.WireBytes)), rateText(r.WireBytesPerSecond),
@@ -147,7 +165,7 @@ func writeMessages(b *bytes.Buffer, rows []messageRow) {
 }
 
 func writePeers(b *bytes.Buffer, v view) {
-	t := textTable{columns: []string{"SHARE>", "SENT>", "RECEIVED>", "CONNECTIONS>", "OLDEST>", "SIDE", "PEER"}}
+	t := textTable{columns: textColumns("SHARE>", "SENT>", "RECEIVED>", "CONNECTIONS>", "OLDEST>", "SIDE", "PEER")}
 
 	for _, p := range v.Peers.List {
 		t.add(percent(p.Share), rateText(p.Sent.WireBytesPerSecond), rateText(p.Received.WireBytesPerSecond),
@@ -158,9 +176,10 @@ func writePeers(b *bytes.Buffer, v view) {
 }
 
 func writeConnections(b *bytes.Buffer, rows []connectionRow) {
-	t := textTable{columns: []string{
-		"ID>", "SHARE>", "SENT>", "RECEIVED>", "SENT SINCE OPENED>", "RECEIVED>", "OVERHEAD>", "AGE>", "SIDE", "LOCAL", "REMOTE", "AUTHORITY",
-	}}
+	t := textTable{columns: textColumns(
+		"ID>", "SHARE>", "SENT>", "RECEIVED>", "SENT SINCE OPENED>", "RECEIVED>", "OVERHEAD>", "AGE>",
+		"SIDE", "LOCAL", "REMOTE", "AUTHORITY",
+	)}
 
 	for _, c := range rows {
 		overhead := "-"
@@ -168,7 +187,7 @@ func writeConnections(b *bytes.Buffer, rows []connectionRow) {
 			overhead = percent(c.Lifetime.Socket.OverheadShare)
 		}
 
-		t.add(fmt.Sprint(c.ID), percent(c.Share), rateText(c.Sent.WireBytesPerSecond), rateText(c.Received.WireBytesPerSecond),
+		t.add(strconv.FormatUint(c.ID, 10), percent(c.Share), rateText(c.Sent.WireBytesPerSecond), rateText(c.Received.WireBytesPerSecond),
 			bytesText(float64(c.Lifetime.SentWireBytes)), bytesText(float64(c.Lifetime.ReceivedWireBytes)), overhead,
 			age(seconds(c.AgeSeconds)), c.Side, c.Local, c.Remote, orDash(c.Authority))
 	}
@@ -186,7 +205,7 @@ func writeSockets(b *bytes.Buffer, v view) {
 
 	fmt.Fprintf(b, "\nSOCKETS of %d live connections\n", s.Connections)
 
-	t := textTable{columns: []string{"", "SOCKET>", "MESSAGES>", "OVERHEAD>", "RATE>"}}
+	t := textTable{columns: textColumns("", "SOCKET>", "MESSAGES>", "OVERHEAD>", "RATE>")}
 	t.add("sent", bytesText(float64(s.Written)), bytesText(float64(s.SentWire)), bytesText(float64(s.WrittenOverhead)),
 		rateText(s.WrittenPerSecond))
 	t.add("received", bytesText(float64(s.Read)), bytesText(float64(s.ReceiveWire)), bytesText(float64(s.ReadOverhead)),
@@ -195,15 +214,10 @@ func writeSockets(b *bytes.Buffer, v view) {
 }
 
 func writeSection(b *bytes.Buffer, s sectionView) {
-	t := textTable{columns: make([]string, 0, len(s.Columns))}
+	var t textTable
 
 	for i, c := range s.Columns {
-		name := strings.ToUpper(c)
-		if s.Numeric(i) {
-			name += ">"
-		}
-
-		t.columns = append(t.columns, name)
+		t.columns = append(t.columns, textColumn{strings.ToUpper(c), s.Numeric(i)})
 	}
 
 	for _, row := range s.List {

@@ -70,20 +70,22 @@ type tableView struct {
 
 type messageTable struct {
 	tableView
+
 	Group string       `json:"group"`
 	List  []messageRow `json:"rows"`
 }
 
 // messageRow is one kind of message; what kind means follows from the grouping.
 type messageRow struct {
-	Side            string `json:"side"`
-	Direction       string `json:"direction"`
-	Type            string `json:"type"`
-	Variant         string `json:"variant"`
-	Method          string `json:"method"`
-	Series          int    `json:"series"`
-	RetriedMessages uint64 `json:"retried_messages"`
 	flow
+
+	Side             string   `json:"side"`
+	Direction        string   `json:"direction"`
+	Type             string   `json:"type"`
+	Variant          string   `json:"variant"`
+	Method           string   `json:"method"`
+	Series           int      `json:"series"`
+	RetriedMessages  uint64   `json:"retried_messages"`
 	Share            float64  `json:"share"`
 	CumulativeShare  float64  `json:"cumulative_share"`
 	CompressionRatio float64  `json:"compression_ratio"`
@@ -102,6 +104,7 @@ type sizeView struct {
 
 type peerTable struct {
 	tableView
+
 	List []peerRow `json:"rows"`
 }
 
@@ -126,6 +129,7 @@ type flowShort struct {
 
 type connectionTable struct {
 	tableView
+
 	List []connectionRow `json:"rows"`
 }
 
@@ -162,8 +166,9 @@ type socketView struct {
 
 // socketsView is all live connections whose sockets are counted.
 type socketsView struct {
-	Connections int `json:"connections"`
 	socketView
+
+	Connections int    `json:"connections"`
 	SentWire    uint64 `json:"sent_wire_bytes"`
 	ReceiveWire uint64 `json:"received_wire_bytes"`
 
