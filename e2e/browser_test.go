@@ -2,16 +2,20 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -21,9 +25,11 @@ type browser struct {
 
 	ctx context.Context
 
-	// mu guards complaints.
+	// mu guards complaints and expected.
 	mu         sync.Mutex
 	complaints []string
+	// expected are parts of complaints that a test brings about.
+	expected []string
 }
 
 // newBrowser starts a browser; without one the test is skipped, or fails where CI=true. What the page writes to the console and what
@@ -90,7 +96,21 @@ func (b *browser) complain(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
+	for _, e := range b.expected {
+		if strings.Contains(text, e) {
+			return
+		}
+	}
+
 	b.complaints = append(b.complaints, text)
+}
+
+// expect lets complaints pass that have this part.
+func (b *browser) expect(part string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.expected = append(b.expected, part)
 }
 
 // do runs actions and ends the test if one fails.
@@ -157,3 +177,27 @@ func serve(tb testing.TB, h http.Handler) string {
 
 	return s.URL
 }
+
+// colors lets the page be shown light or dark.
+func (b *browser) colors(scheme string) {
+	b.Helper()
+
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+}
+
+// screenshot writes what is visible into a folder, if one is given by -screenshots.
+func (b *browser) screenshot(name string) {
+	b.Helper()
+
+	if *screenshots == "" {
+		return
+	}
+
+	if err := os.WriteFile(filepath.Join(*screenshots, name), result(b, chromedp.CaptureScreenshot()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
+
+var screenshots = flag.String("screenshots", "", "write screenshots of the debug page into this folder")

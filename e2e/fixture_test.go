@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -121,6 +121,6 @@ type targets struct{}
 func (targets) DebugSection() (string, []string, [][]any) {
 	return "Channels", []string{"Target", "State", "Outstanding", "Since"}, [][]any{
 		{"store.internal:8443", "ready", 3, 42 * time.Minute},
-		{"billing.internal:443", fmt.Errorf("backing off"), 0, 12 * time.Second},
+		{"billing.internal:443", errors.New("backing off"), 0, 12 * time.Second},
 	}
 }
