@@ -191,6 +191,7 @@ func TestThePageWorksAtPhoneWidth(t *testing.T) {
 		t.Errorf("with an open row the page is %d pixels wide", w)
 	}
 
+	eval[bool](b, `(document.querySelector('#messages').scrollIntoView(), true)`)
 	b.screenshot("debug-page-phone.png")
 }
 
@@ -275,7 +276,7 @@ func TestThePageSaysThatNobodyAnswersAndRecovers(t *testing.T) {
 	b.until(`document.querySelector('#state').innerText === 'Live' && document.querySelector('#state.warn') === null`)
 }
 
-// TestScreenshots makes the pictures of the documentation: go test -run Screenshots -screenshots ../docs/images.
+// TestScreenshots makes the pictures of the documentation: go test -run 'Screenshots|Phone' -screenshots ../docs/images.
 func TestScreenshots(t *testing.T) {
 	traffic := newTraffic(t, 9)
 	traffic.flow(t)
@@ -284,7 +285,7 @@ func TestScreenshots(t *testing.T) {
 	url := serve(t, statshttp.Handler(traffic.registry, statshttp.WithTitle("controller"), statshttp.WithSection(targets{})))
 
 	b.colors("light")
-	b.do(chromedp.EmulateViewport(1280, 1000), chromedp.Navigate(url))
+	b.do(chromedp.EmulateViewport(1400, 1000), chromedp.Navigate(url))
 	b.until(`document.querySelector('#note') === null`)
 	b.do(chromedp.Click(chromedp.CSS(`.messages tbody summary`)))
 

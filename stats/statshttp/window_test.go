@@ -176,7 +176,7 @@ func TestWindowsStayCloseToWhatWasAskedForOverHours(t *testing.T) {
 
 		time.Sleep(10 * time.Hour)
 
-		for i := range 5000 { // 2.8 hours of refreshing
+		for i := range 3000 { // 1.7 hours of refreshing
 			getJSON(t, h, "")
 			time.Sleep(2 * time.Second)
 
