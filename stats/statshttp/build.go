@@ -184,7 +184,7 @@ func (b builder) topTypes() ([]typeShare, string) {
 	}
 
 	if len(top) == len(groups) {
-		return top, fmt.Sprintf("%s: %s of the bytes.", countOf(len(top), "type"), percent(1))
+		return top, fmt.Sprintf("%s: %s of the bytes.", typesText(len(top)), percent(1))
 	}
 
 	verb := "are"
@@ -192,11 +192,11 @@ func (b builder) topTypes() ([]typeShare, string) {
 		verb = "is"
 	}
 
-	return top, fmt.Sprintf("%s of %d %s %s of the bytes.", countOf(len(top), "type"), len(groups), verb, percent(together))
+	return top, fmt.Sprintf("%s of %d %s %s of the bytes.", typesText(len(top)), len(groups), verb, percent(together))
 }
 
-// countOf writes a small number as a word.
-func countOf(n int, what string) string {
+// typesText writes a small number of types as a word.
+func typesText(n int) string {
 	words := []string{"No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"}
 
 	s := strconv.Itoa(n)
@@ -204,11 +204,11 @@ func countOf(n int, what string) string {
 		s = words[n]
 	}
 
-	if n != 1 {
-		what += "s"
+	if n == 1 {
+		return s + " type"
 	}
 
-	return s + " " + what
+	return s + " types"
 }
 
 func ratio(size, wire uint64) float64 {

@@ -126,6 +126,24 @@ func TestFiltersOrdersGroupsAndPages(t *testing.T) {
 	}
 }
 
+func TestALinkToAnotherOrderOrFilterStartsAtTheFirstPage(t *testing.T) {
+	body := get(t, statshttp.Handler(kv()), "/?format=html&limit=1&page=2&connpage=2&peerpage=2").Body.String()
+
+	for link, want := range map[string]bool{
+		"?connpage=2&amp;format=html&amp;limit=1&amp;page=3&amp;peerpage=2":                true, // next page
+		"?connpage=2&amp;format=html&amp;limit=1&amp;peerpage=2&amp;sort=-mean":            true, // another order
+		"?format=html&amp;limit=1&amp;window=1m":                                           true, // another window
+		"?connpage=2&amp;format=html&amp;limit=1&amp;page=2&amp;peerpage=2&amp;window=1m":  false,
+		"?connpage=2&amp;format=html&amp;limit=1&amp;page=2&amp;peerpage=2&amp;sort=-mean": false,
+		"?format=html": true, // reset
+		"?format=html&amp;limit=1&amp;peer=10.0.0.3": true,
+	} {
+		if got := strings.Contains(body, `"`+link+`"`); got != want {
+			t.Errorf("link %s: %t, want %t", link, got, want)
+		}
+	}
+}
+
 func TestTheFormatFollowsTheRequest(t *testing.T) {
 	h := statshttp.Handler(kv())
 
@@ -364,7 +382,9 @@ MESSAGES by variant
 		// The columns of the table of messages begin and end where those of its head do.
 		head := lines[8]
 		for _, name := range []string{"SIDE", "DIRECTION", "TYPE", "VARIANT", "METHOD"} {
-			at := len([]rune(head[:strings.Index(head, name)]))
+			before, _, _ := strings.Cut(head, name)
+			at := len([]rune(before))
+
 			for _, line := range lines[9:14] {
 				if r := []rune(line); r[at] == ' ' || r[at-1] != ' ' {
 					t.Errorf("column %s isn't aligned in\n%s\n%s", name, head, line)
@@ -372,7 +392,10 @@ MESSAGES by variant
 			}
 		}
 
-		for _, part := range []string{"\nTARGETS (2 of 2)\n", "NAME     COUNT  <B>  AGE\na            1  <i>  1m30s\nb\\u202e    2.5\n", "SOCKETS are not counted", "CLOSED CONNECTIONS"} {
+		for _, part := range []string{
+			"\nTARGETS\\x07 (2 of 2)\n", "NAME     COUNT  <B>  AGE\na            1  <i>  1m30s\nb\\u202e    2.5\n",
+			"SOCKETS are not counted", "CLOSED CONNECTIONS",
+		} {
 			if !strings.Contains(got, part) {
 				t.Errorf("the text lacks %q:\n%s", part, got)
 			}
@@ -384,7 +407,7 @@ MESSAGES by variant
 type section struct{}
 
 func (section) DebugSection() (string, []string, [][]any) {
-	return "TARGETS", []string{"name", "count", "<b>", "age"}, [][]any{
+	return "TARGETS\a", []string{"name", "count", "<b>", "age"}, [][]any{
 		{"a", 1, "<i>", 90 * time.Second, "too much"},
 		{"b\u202e", 2.5},
 	}
@@ -395,7 +418,7 @@ func TestASectionIsShownInAllFormats(t *testing.T) {
 
 	got := getJSON(t, h, "").at("sections").([]any)[0]
 	want := map[string]any{
-		"title": "TARGETS", "columns": []any{"name", "count", "<b>", "age"}, "row_count": 2.0,
+		"title": `TARGETS\x07`, "columns": []any{"name", "count", "<b>", "age"}, "row_count": 2.0,
 		"rows": []any{[]any{"a", 1.0, "<i>", "1m30s"}, []any{`b\u202e`, 2.5, "", ""}},
 	}
 
@@ -404,8 +427,12 @@ func TestASectionIsShownInAllFormats(t *testing.T) {
 	}
 
 	body := get(t, h, "/?format=html").Body.String()
-	if !strings.Contains(body, "&lt;i&gt;") || strings.Contains(body, "<i>") || !strings.Contains(body, `<th scope="col" class="n">count</th>`) {
-		t.Error("the section isn't shown as it should be")
+	if !strings.Contains(body, "&lt;i&gt;") || strings.Contains(body, "<i>") {
+		t.Error("a cell isn't escaped")
+	}
+
+	if !strings.Contains(body, `<th scope="col" class="n">count</th>`) {
+		t.Error("numbers aren't right-aligned")
 	}
 }
 

@@ -81,7 +81,8 @@ func TestTheSchemaIsDocumented(t *testing.T) {
 
 	var documented []string
 
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([a-z, ]+) \\| [^|]+ \\|$").FindAllStringSubmatch(string(text), -1) {
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\| ([a-z, ]+) \\| [^|]+ \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		documented = append(documented, m[1]+" "+m[2])
 	}
 
