@@ -54,9 +54,10 @@ func (s *Subscription[T]) Next() (Event[T], error) {
 	m := s.member
 	cursor := m.cursor.Load()
 	if c := s.chunk.Load(); c != nil && !m.busy.Load() {
-		newest := s.topic.log.newest.Load()
-		if cursor < newest && c.has(cursor) && s.topic.log.holds(cursor, newest) {
-			e := Event[T]{cursor + 1, c.slots[(cursor-c.before)%chunkLen]}
+		log := &s.topic.log
+		newest := log.newest.Load()
+		if i := cursor - c.before; log.holds(cursor, newest) && i < uint64(c.limit.Load()) {
+			e := Event[T]{cursor + 1, c.slots[i%chunkLen]}
 			// The store of the cursor that Lag needs anyway is a compare-and-swap, which is how a second reader shows.
 			if m.cursor.CompareAndSwap(cursor, cursor+1) {
 				return e, nil
