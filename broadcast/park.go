@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	fanOut     = 8    // sleepers that one woken goroutine wakes in turn
-	spareLimit = 4096 // a batch with room for more than this is left to the garbage collector
+	fanOut     = 8       // sleepers that one woken goroutine wakes in turn
+	spareLimit = 1 << 15 // a batch with room for more than this is left to the garbage collector
 )
 
 // States of a sleeper. One compare-and-swap from sleeping decides who ends a sleep, and exactly that one sends on wake.

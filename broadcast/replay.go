@@ -96,7 +96,7 @@ func (s *Subscription[T]) read(dst []Event[T], cursor uint64) (int, error) {
 		if cursor+1 >= s.topic.log.oldest(s.topic.log.newest.Load()) {
 			return 0, nil
 		}
-		if s.member.ctx.Err() != nil {
+		if s.member.ctx.Err() != nil && r.held.Seq <= cursor {
 			return 0, s.readError(cursor)
 		}
 		e, ok, err := s.pull(cursor)

@@ -12,10 +12,9 @@ import (
 type Subscription[T any] struct {
 	topic  *Topic[T]
 	member *member
-	source Source[T] // nil: gaps are reported
-	broken error     // what every Next returns
-
-	chunk atomic.Pointer[chunk[T]] // where the next event is looked for first; stored by the holder of busy
+	chunk  atomic.Pointer[chunk[T]] // where the next event is looked for first; stored by the holder of member.busy
+	broken error                    // what every Next returns
+	source Source[T]                // nil: gaps are reported
 
 	// Guarded by member.busy:
 
@@ -30,7 +29,7 @@ func (t *Topic[T]) subscribe(ctx context.Context, cursor uint64, near *chunk[T])
 	if ctx == nil {
 		panic(errNilContext)
 	}
-	m := &member{ctx: ctx, topicLot: &t.lot, topicPeople: &t.members}
+	m := &member{ctx: ctx, lot: &t.lot, list: &t.members}
 	m.cursor.Store(cursor)
 	t.members.add(m)
 	s := &Subscription[T]{topic: t, member: m, source: t.source}
@@ -138,12 +137,16 @@ func (s *Subscription[T]) wait(dst []Event[T]) (n int, err error) {
 			m.retire()
 			return 0, s.topic.cause
 		}
-		if m.ctx.Err() != nil {
-			m.retire()
-			return 0, contextError(m.ctx)
+		if m.wake == nil || m.state.Load() == cancelled { // otherwise the context would have cancelled the sleep
+			if m.ctx.Err() != nil {
+				m.retire()
+				return 0, contextError(m.ctx)
+			}
+			if m.wake == nil {
+				m.bind()
+			}
 		}
-		m.bind()
-		m.topicLot.sleep(&m.sleeper, cursor)
+		m.lot.sleep(&m.sleeper, cursor)
 	}
 }
 
