@@ -8,16 +8,24 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.uber.org/goleak"
 
 	"github.com/otelproto/otelproto-go/broadcast"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// handled counts what was reported through otel.Handle.
+var handled atomic.Int64
+
+func TestMain(m *testing.M) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { handled.Add(1) }))
+	goleak.VerifyTestMain(m)
+}
 
 // stressed is whether the long forms of the stress tests run: OTELPROTO_STRESS=1 go test -run Stress ./broadcast.
 var stressed = os.Getenv("OTELPROTO_STRESS") != ""

@@ -149,7 +149,15 @@ func (s *Subscription[T]) pull(cursor uint64) (e Event[T], ok bool, err error) {
 		r.reading = &reading[T]{next, stop, cancel}
 		s.member.endPull = r.reading.end
 	}
-	e, err, ok = r.reading.next()
+	reading := r.reading
+	panicked := true
+	defer func() {
+		if panicked { // the source's panic goes to the caller of Next; another Next begins another reading
+			s.endReading()
+		}
+	}()
+	e, err, ok = reading.next()
+	panicked = false
 	return e, ok, err
 }
 
