@@ -30,6 +30,14 @@ func TestMain(m *testing.M) {
 // stressed is whether the long forms of the stress tests run: OTELPROTO_STRESS=1 go test -run Stress ./broadcast.
 var stressed = os.Getenv("OTELPROTO_STRESS") != ""
 
+// scaled is n, or less of it where the race detector makes it slow.
+func scaled(n int) int {
+	if raced {
+		return n / 8
+	}
+	return n
+}
+
 func topicOf[T any](tb testing.TB, o broadcast.Options[T]) *broadcast.Topic[T] {
 	tb.Helper()
 	if o.MeterProvider == nil {

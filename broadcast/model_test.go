@@ -295,7 +295,7 @@ func (m *model) batch(r *rand.Rand, s *modelSub, before modelSub, want result, g
 // with and without a source, which may have lost its beginning.
 func TestATopicBehavesLikeItsModel(t *testing.T) {
 	r := random(t)
-	rounds := 60
+	rounds := scaled(160)
 	if stressed {
 		rounds = 2000
 	}

@@ -16,7 +16,7 @@ import (
 // and come again. Each checks its own stream: dense, or with the gap named, and with the values that were published.
 func TestStressStreamsAreSoundWhileEverythingRunsAtOnce(t *testing.T) {
 	r := random(t)
-	events := 20_000
+	events := scaled(20_000)
 	if stressed {
 		events = 2_000_000
 	}
@@ -125,7 +125,7 @@ func stressReader(
 // the publisher does not go on before all have the event, so that a wake-up that is lost stands still for good and the
 // test times out. Cancelled subscribers in between have the chance to take a wake-up along.
 func TestStressNoWakeUpIsLost(t *testing.T) {
-	races := 100_000
+	races := scaled(100_000)
 	if stressed {
 		races = 10_000_000
 	}

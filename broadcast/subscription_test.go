@@ -106,14 +106,14 @@ func TestStressTwoReadersDeliverNothingTwice(t *testing.T) {
 						n++
 					}
 				}
-				if err != nil && !errors.Is(err, broadcast.ErrConcurrent) {
-					return
-				}
 				for _, e := range dst[:n] {
 					if int(e.Seq) != e.Value {
 						t.Errorf("event %d has value %d", e.Seq, e.Value)
 					}
 					seen[e.Seq].Add(1)
+				}
+				if err != nil && !errors.Is(err, broadcast.ErrConcurrent) {
+					return
 				}
 			}
 		})

@@ -191,7 +191,8 @@ func TestPublishDoesNotWaitForSubscribersThatDoNotRead(t *testing.T) {
 
 // Topic 6. Memory: the window plus one chunk per laggard.
 func TestStalledSubscribersHoldOneChunkEach(t *testing.T) {
-	const laggards, window, events, size, limit = 1000, 4096, 1_000_000, 100, 16 << 20
+	const laggards, window, size, limit = 1000, 4096, 100, 16 << 20
+	events := scaled(1_000_000)
 	type event [size]byte
 	before := heapAfterGC()
 	topic := topicOf(t, broadcast.Options[event]{Window: window})
@@ -370,7 +371,8 @@ func TestACancelledNextConsumesNothing(t *testing.T) {
 
 // Topic 8. 100,000 cancelled waits leave nothing.
 func TestCancelledWaitsLeaveNothing(t *testing.T) {
-	const rounds, n = 10, 10_000
+	const rounds = 10
+	n := scaled(10_000)
 	topic := topicOf(t, broadcast.Options[int]{})
 	before := runtime.NumGoroutine()
 	var heap int

@@ -153,7 +153,7 @@ func TestFailAndCloseWithoutACauseMeanErrClosed(t *testing.T) {
 func TestNoWaiterRemains(t *testing.T) {
 	const n = 40_000
 	var w broadcast.Waiters[int, string]
-	for range 3 {
+	for range scaled(8) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for key := range n {
