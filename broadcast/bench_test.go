@@ -3,6 +3,7 @@ package broadcast_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,24 @@ func BenchmarkPublishIdle(b *testing.B) {
 	}
 }
 
+// The channels way has no subscribers that cost nothing: each needs its own send, and a buffer that drops what is too much.
+func BenchmarkPublishIdleChannels(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("channels/subscribers=%d", n), func(b *testing.B) {
+			f := newFan[int](n, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, c := range f {
+					select {
+					case c <- 1:
+					default: // full: the event is lost, silently
+					}
+				}
+			}
+		})
+	}
+}
+
 // Publish from several goroutines at once, with one idle subscriber.
 func BenchmarkPublishers(b *testing.B) {
 	for _, publishers := range []int{1, 2, 4, 8} {
@@ -97,27 +116,34 @@ func BenchmarkWake(b *testing.B) {
 			cancel()
 			wg.Wait()
 		})
-		b.Run(fmt.Sprintf("channels/parked=%d", n), func(b *testing.B) {
-			f := newFan[int](n, 1)
-			ctx, cancel := context.WithCancel(b.Context())
-			var got atomic.Int64
-			var wg sync.WaitGroup
-			for _, c := range f {
-				wg.Go(func() {
-					for {
-						select {
-						case <-c:
-							got.Add(1)
-						case <-ctx.Done():
-							return
+		// In the order in which they were made the channels lie one behind the other in memory, which the publisher's loop
+		// and the caches like; subscribers that come and go, or stand in a map, don't stay in such an order.
+		for _, order := range []string{"made", "random"} {
+			b.Run(fmt.Sprintf("channels/order=%s/parked=%d", order, n), func(b *testing.B) {
+				f := newFan[int](n, 1)
+				ctx, cancel := context.WithCancel(b.Context())
+				var got atomic.Int64
+				var wg sync.WaitGroup
+				for _, c := range f {
+					wg.Go(func() {
+						for {
+							select {
+							case <-c:
+								got.Add(1)
+							case <-ctx.Done():
+								return
+							}
 						}
-					}
-				})
-			}
-			benchmarkWake(b, n, &got, func() { f.publish(1) })
-			cancel()
-			wg.Wait()
-		})
+					})
+				}
+				if order == "random" {
+					rand.Shuffle(n, func(i, j int) { f[i], f[j] = f[j], f[i] })
+				}
+				benchmarkWake(b, n, &got, func() { f.publish(1) })
+				cancel()
+				wg.Wait()
+			})
+		}
 	}
 }
 
@@ -253,4 +279,80 @@ func stream(b *testing.B, events, lead, n int, receive func(i, events int), publ
 		close(c)
 	}
 	wg.Wait()
+}
+
+// One completion with many waiting for other keys, until the waiter has it and waits again. "stream" is Await over a topic
+// that all share, in which every completion wakes everybody.
+func BenchmarkComplete(b *testing.B) {
+	const n = 10_000
+	ctx := b.Context()
+	none := func(context.Context) (int, bool, error) { return 0, false, nil }
+	b.Run("waiters", func(b *testing.B) {
+		ctx, cancel := context.WithCancel(ctx)
+		var w broadcast.Waiters[int, int]
+		var wg sync.WaitGroup
+		got := make(chan int, 1)
+		for key := range n {
+			wg.Go(func() {
+				for {
+					if _, err := w.Await(ctx, key, none); err != nil {
+						return
+					}
+					got <- key
+				}
+			})
+		}
+		for w.Len() < n {
+			runtime.Gosched()
+		}
+		benchmarkComplete(b, n, got, func(key int) bool { return w.Complete(key, 1) == 1 })
+		cancel()
+		wg.Wait()
+	})
+	b.Run("stream", func(b *testing.B) {
+		ctx, cancel := context.WithCancel(ctx)
+		t := topicOf(b, broadcast.Options[int]{})
+		var wg sync.WaitGroup
+		got := make(chan int, 1)
+		for key := range n {
+			wg.Go(func() {
+				for {
+					if _, err := broadcast.Await(ctx, t, none, func(v int) (int, bool) { return v, v == key }); err != nil {
+						return
+					}
+					got <- key
+				}
+			})
+		}
+		for t.Stats().Subscribers < n {
+			runtime.Gosched()
+		}
+		benchmarkComplete(b, n, got, func(key int) bool { _, _ = t.Publish(key); return true })
+		cancel()
+		wg.Wait()
+	})
+}
+
+// benchmarkComplete completes each key in turn; complete reports false if nobody waits for it yet.
+func benchmarkComplete(b *testing.B, n int, got <-chan int, complete func(key int) bool) {
+	b.Helper()
+	settle()
+	var inline time.Duration
+	b.ReportAllocs()
+	key, rounds := 0, 0
+	for b.Loop() {
+		for {
+			start := time.Now()
+			ok := complete(key)
+			inline += time.Since(start)
+			if ok {
+				break
+			}
+			runtime.Gosched()
+		}
+		<-got
+		key = (key + 7) % n
+		rounds++
+	}
+	b.ReportMetric(float64(inline.Nanoseconds())/float64(rounds), "inline-ns")
 }
