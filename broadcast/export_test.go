@@ -8,14 +8,14 @@ import (
 // Parked returns how many subscriptions of t wait in Next.
 func Parked[T any](t *Topic[T]) int {
 	t.lot.mu.Lock()
-	defer t.lot.mu.Unlock()
+	defer t.lot.unlock() // a publisher may have found it taken
 	return len(t.lot.current.sleepers)
 }
 
 // ParkingRoom returns the capacity of the list that subscriptions of t park on.
 func ParkingRoom[T any](t *Topic[T]) int {
 	t.lot.mu.Lock()
-	defer t.lot.mu.Unlock()
+	defer t.lot.unlock() // a publisher may have found it taken
 	return cap(t.lot.current.sleepers)
 }
 
@@ -77,7 +77,7 @@ func check[T any](t *Topic[T]) error {
 	}
 
 	t.lot.mu.Lock()
-	defer t.lot.mu.Unlock()
+	defer t.lot.unlock() // a publisher may have found it taken
 	for i, s := range t.lot.current.sleepers {
 		if s.index != i || s.state.Load() != sleeping {
 			return fmt.Errorf("the sleeper in position %d has index %d and state %d", i, s.index, s.state.Load())

@@ -45,6 +45,7 @@ type batch struct {
 type lot struct {
 	ready    func(seen uint64) bool // whether there is more than seen to wake up for; loads atomics, nothing else
 	occupied atomic.Bool            // whether waking must look
+	again    atomic.Bool            // set by a waker who found mu taken: whoever has it wakes when he gives it back
 	spare    atomic.Pointer[batch]
 
 	// mu guards current and the index of the sleepers on it. Nothing is woken and no foreign code runs while it is held.
@@ -69,12 +70,12 @@ func (l *lot) sleep(s *sleeper, seen uint64) {
 		if len(l.current.sleepers) == 0 {
 			l.occupied.Store(false)
 		}
-		l.mu.Unlock()
+		l.unlock()
 		return
 	}
 	s.index = len(l.current.sleepers)
 	l.current.sleepers = append(l.current.sleepers, s)
-	l.mu.Unlock()
+	l.unlock()
 	if <-s.wake && s.batch != nil {
 		b := s.batch
 		s.batch = nil
@@ -82,14 +83,30 @@ func (l *lot) sleep(s *sleeper, seen uint64) {
 	}
 }
 
-// wakeAll detaches everyone on the lot and wakes one, which wakes the others.
+// unlock gives mu back, and wakes on behalf of those who found it taken.
+func (l *lot) unlock() {
+	l.mu.Unlock()
+	if l.again.Load() {
+		l.wakeAll()
+	}
+}
+
+// wakeAll detaches everyone on the lot and wakes one, which wakes the others. It doesn't wait for mu: a publisher would
+// stand in line with thousands that were just woken and lie down again.
 func (l *lot) wakeAll() {
 	if !l.occupied.Load() {
 		return
 	}
-	l.mu.Lock()
+	if !l.mu.TryLock() {
+		// If it is still taken after this is set, who has it gives it back later and sees it.
+		l.again.Store(true)
+		if !l.mu.TryLock() {
+			return
+		}
+	}
+	l.again.Store(false) // what is on the lot from here on has looked after whoever set it
 	b := l.current
-	if len(b.sleepers) == 0 { // somebody is about to lie down and will look first
+	if len(b.sleepers) == 0 { // somebody was about to lie down and has looked first
 		l.mu.Unlock()
 		return
 	}
@@ -160,7 +177,7 @@ func (l *lot) cancel(s *sleeper) {
 
 func (l *lot) remove(s *sleeper) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
 	on := l.current.sleepers
 	if s.index >= len(on) || on[s.index] != s {
 		return
