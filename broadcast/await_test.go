@@ -61,7 +61,8 @@ func TestAwaitFindsTheOutcomeWheneverItComes(t *testing.T) {
 				if err != nil || v != "event" && v != "state" {
 					t.Errorf("Await = %q, %v", v, err)
 				}
-				if when == "before" && v != "state" || when == "during" && v != "event" || when == "during, with a lag" && (v != "state" || checks != 2) {
+				if when == "before" && v != "state" || when == "during" && v != "event" ||
+					when == "during, with a lag" && (v != "state" || checks != 2) {
 					t.Errorf("Await = %q after %d checks", v, checks)
 				}
 				if n := topic.Stats().Subscribers; n != 0 {

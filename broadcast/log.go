@@ -80,7 +80,7 @@ func (l *eventLog[T]) appendLocked(v T, size int) (seq uint64) {
 	c.slots[i] = v
 	seq = cursor + 1
 	l.newest.Store(seq)
-	lowest := uint64(0)
+	var lowest uint64
 	if l.maxBytes > 0 {
 		lowest = l.shedLocked(seq, size)
 	} else {

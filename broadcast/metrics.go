@@ -45,10 +45,10 @@ func observe[T any](t *Topic[T], mp metric.MeterProvider) (metric.Registration, 
 			return nil
 		}
 		s := t.Stats()
-		o.ObserveInt64(published, int64(s.Published), option) //nolint:gosec // events of one process don't reach 2⁶³
+		o.ObserveInt64(published, int64(s.Published), option)
 		o.ObserveInt64(subscribers, int64(s.Subscribers), option)
-		o.ObserveInt64(lag, int64(s.Lag), option)         //nolint:gosec // as above
-		o.ObserveInt64(resyncs, int64(s.Resyncs), option) //nolint:gosec // as above
+		o.ObserveInt64(lag, int64(s.Lag), option)
+		o.ObserveInt64(resyncs, int64(s.Resyncs), option)
 		return nil
 	}, published, subscribers, lag, resyncs)
 }

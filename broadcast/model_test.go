@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -46,8 +47,8 @@ var errModelClosed = errors.New("closed by the model")
 
 func (m *model) oldest() uint64 {
 	kept, bytes := 0, 0
-	for i := len(m.values) - 1; i >= 0; i-- {
-		bytes += m.values[i]
+	for _, size := range slices.Backward(m.values) {
+		bytes += size
 		if kept > 0 && (kept == m.window || m.maxBytes > 0 && bytes > m.maxBytes) {
 			break
 		}
@@ -324,7 +325,8 @@ func TestATopicBehavesLikeItsModel(t *testing.T) {
 					m.journal.oldest = max(m.journal.oldest, r.Uint64N(m.newest()+1))
 				}
 				if err := m.step(t, r); err != nil {
-					t.Fatalf("round %d, step %d, window %d, %d bytes, source %t: %v", round, step, m.window, m.maxBytes, m.journal != nil, err)
+					t.Fatalf("round %d, step %d, window %d, %d bytes, source %t: %v",
+						round, step, m.window, m.maxBytes, m.journal != nil, err)
 				}
 				broadcast.Check(t, m.topic)
 			}

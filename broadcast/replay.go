@@ -175,7 +175,7 @@ func (s *Subscription[T]) readFailed(cursor uint64, err error) {
 	if s.topic.sources.failed(err) {
 		otel.Handle(fmt.Errorf("broadcast: topic %q: reading the source from event %d, trying again: %w", s.topic.name, cursor+1, err))
 	}
-	pause := r.pause/2 + rand.N(r.pause/2) //nolint:gosec // jitter, not a secret
+	pause := r.pause/2 + rand.N(r.pause/2)
 	r.pause = min(2*r.pause, lastPause)
 	ctx, cancel := context.WithTimeout(s.member.ctx, pause)
 	defer cancel()

@@ -15,7 +15,7 @@ const (
 var errOddKey = errors.New("broadcast: Await with a key that isn't equal to itself, such as NaN: no completion could find it")
 
 // shardSeed spreads keys over shards, of all Waiters alike, so that their zero value needs no initialisation.
-var shardSeed = maphash.MakeSeed()
+var shardSeed = maphash.MakeSeed() //nolint:gochecknoglobals // never changes after start-up, and maps have it so too
 
 // Waiters are goroutines that wait for the outcome of many things, each by its key. A completion costs what its own
 // waiters cost, whoever else waits. The zero value is ready for use; it must not be copied. All methods may be called from

@@ -192,7 +192,8 @@ func TestACompletionBeatsTheCancellation(t *testing.T) {
 func TestWaitersEndWithTheErrorOfCheck(t *testing.T) {
 	var w broadcast.Waiters[any, string]
 	failed := errors.New("no database")
-	if _, err := w.Await(t.Context(), 1, func(context.Context) (string, bool, error) { return "", false, failed }); err != failed { //nolint:errorlint // as it is
+	fails := func(context.Context) (string, bool, error) { return "", false, failed }
+	if _, err := w.Await(t.Context(), 1, fails); err != failed { //nolint:errorlint // as it is
 		t.Errorf("Await = %v, want the error of check", err)
 	}
 	for _, f := range []func(){func() { panic("check") }, runtime.Goexit} {
