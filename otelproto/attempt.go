@@ -4,8 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // attempt is the state of one RPC attempt, and its context: one allocation serves both.

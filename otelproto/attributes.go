@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // The attributes that the semantic conventions don't define.
@@ -105,7 +106,7 @@ func splitHostPort(s string) (host string, port int) {
 		return s, 0
 	}
 
-	return host, int(n) //nolint:gosec // 16 bits
+	return host, int(n)
 }
 
 // maxAddress is the longest address that an attribute keeps, in bytes.

@@ -4,12 +4,13 @@ import (
 	"context"
 	"sync"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // binder and finisher are what instruments may offer beyond the API: the interfaces Int64HistogramBinder and Finisher of
@@ -58,9 +59,9 @@ type groupKey struct {
 func newInstrumentSink(client bool, c config, limit *seriesLimit) *instrumentSink {
 	meter := c.meterProvider.Meter(ScopeName, metric.WithSchemaURL(semconv.SchemaURL))
 
-	side := "server"
+	wire, size := "otelproto.server.message.wire_size", "otelproto.server.message.size"
 	if client {
-		side = "client"
+		wire, size = "otelproto.client.message.wire_size", "otelproto.client.message.size"
 	}
 
 	s := &instrumentSink{
@@ -68,10 +69,8 @@ func newInstrumentSink(client bool, c config, limit *seriesLimit) *instrumentSin
 		limit:     limit,
 		groups:    make(map[attribute.Distinct]*group),
 		beyond:    make(map[stats.Key]*instrumentSeries),
-		wire: newHistogram(meter, "otelproto."+side+".message.wire_size",
-			"Size of each message on the wire: compressed payload and gRPC's 5-byte prefix.", c.buckets),
-		size: newHistogram(meter, "otelproto."+side+".message.size",
-			"Size of each message uncompressed, without prefix.", c.buckets),
+		wire:      newHistogram(meter, wire, "Size of each message on the wire: compressed payload and gRPC's 5-byte prefix.", c.buckets),
+		size:      newHistogram(meter, size, "Size of each message uncompressed, without prefix.", c.buckets),
 	}
 
 	_, ends := s.wire.(finisher)

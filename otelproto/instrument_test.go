@@ -27,14 +27,15 @@ func newReader() (*sdkmetric.ManualReader, *sdkmetric.MeterProvider) {
 
 // point is a data point of one of our metrics.
 type point struct {
-	metric string
 	metricdata.HistogramDataPoint[int64]
+
+	metric string
 }
 
 func (p point) attr(key attribute.Key) string {
 	v, _ := p.Attributes.Value(key)
 
-	return v.Emit()
+	return v.String()
 }
 
 func points(t *testing.T, r sdkmetric.Reader) []point {
@@ -60,7 +61,7 @@ func points(t *testing.T, r sdkmetric.Reader) []point {
 			}
 
 			for _, dp := range m.Data.(metricdata.Histogram[int64]).DataPoints {
-				all = append(all, point{m.Name, dp})
+				all = append(all, point{dp, m.Name})
 			}
 		}
 	}
@@ -285,7 +286,8 @@ func (h lifecycleHistogram) Finish(_ context.Context, attrs ...attribute.KeyValu
 
 func TestSeriesAreBoundAndFinishedWithTheirConnection(t *testing.T) {
 	l := newLifecycle()
-	h := otelproto.NewClientHandler(otelproto.WithMeterProvider(l), otelproto.WithConnAttributes(otelproto.PeerPort), otelproto.WithSeriesLimit(1))
+	h := otelproto.NewClientHandler(otelproto.WithMeterProvider(l),
+		otelproto.WithConnAttributes(otelproto.PeerPort), otelproto.WithSeriesLimit(1))
 
 	first := send(t.Context(), h, "/s/m", "a")
 	second := send(t.Context(), h, "/s/m", "a") // shares the series

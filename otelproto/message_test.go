@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel"
+	"google.golang.org/grpc"
 	grpcstats "google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -14,8 +16,6 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"google.golang.org/grpc"
 
 	"github.com/otelproto/otelproto-go/internal/testproto"
 	"github.com/otelproto/otelproto-go/internal/testproto/opaquepb"
@@ -51,6 +51,8 @@ func named(t *testing.T, opts []otelproto.Option, payloads ...any) []string {
 
 	return names
 }
+
+//revive:disable:var-naming // the generators of the first API name methods so
 
 // oldMessage is as golang/protobuf of the first API and gogo generate them: no reflection, a descriptor or a name instead.
 type oldMessage struct {
@@ -191,7 +193,7 @@ func TestDeclaredDiscriminators(t *testing.T) {
 		{"otelproto.test.Tagged", "name", &testproto.Tagged{}, ""},
 		{"otelproto.test.Tagged", "urgent", &testproto.Tagged{Urgent: true}, "true"},
 		{"otelproto.test.Tagged", "urgent", &testproto.Tagged{}, "false"},
-		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{MaybeUrgent: proto.Bool(false)}, "false"},
+		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{MaybeUrgent: new(false)}, "false"},
 		{"otelproto.test.Tagged", "maybe_urgent", &testproto.Tagged{}, ""},
 		{"otelproto.test.Tagged", "detail", &testproto.Tagged{Detail: detail}, "otelproto.test.Put"},
 		{"otelproto.test.Tagged", "detail", &testproto.Tagged{}, ""},
@@ -204,7 +206,7 @@ func TestDeclaredDiscriminators(t *testing.T) {
 		{"otelproto.test.Choice", "choice", &testproto.Choice{Choice: &testproto.Choice_Text{}}, "text"},
 		{"otelproto.test.Command", "id", &testproto.Command{Id: "declared", Kind: &testproto.Command_Get{}}, "declared"},
 		{"otelproto.test.Command", "kind", nilCommand(), ""},
-		{"otelproto.test.opaque.Put", "key", opaquepb.Put_builder{Key: proto.String("k")}.Build(), "k"},
+		{"otelproto.test.opaque.Put", "key", opaquepb.Put_builder{Key: new("k")}.Build(), "k"},
 	} {
 		t.Run(fmt.Sprintf("%s.%s/%s", c.message, c.path, c.want), func(t *testing.T) {
 			reports := catchReports(t)
@@ -304,8 +306,8 @@ func TestDynamicTypesAreLimitedAndDescriptorsMayChange(t *testing.T) {
 	reports := catchReports(t)
 	message := func(file, name string) proto.Message {
 		fd, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-			Name: proto.String(file), Package: proto.String("dyn"), Syntax: proto.String("proto3"),
-			MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String(name)}},
+			Name: new(file), Package: new("dyn"), Syntax: new("proto3"),
+			MessageType: []*descriptorpb.DescriptorProto{{Name: new(name)}},
 		}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -382,6 +384,31 @@ func TestSeriesBeyondTheLimitFoldIntoOther(t *testing.T) {
 			diff(t, "reports", len(reports.all()), 1)
 		})
 	}
+}
+
+// An error handler may itself use gRPC, with the same handler and on the same connection.
+func TestAReportMayComeBack(t *testing.T) {
+	reg := stats.NewRegistry()
+	h := otelproto.NewServerHandler(otelproto.WithRegistry(reg), otelproto.WithSeriesLimit(1),
+		otelproto.WithVariantField("otelproto.test.Tagged", "name"))
+	ctx := begin(h)
+	record := func(p any) { h.HandleRPC(ctx, &grpcstats.InPayload{Payload: p, WireLength: 5}) }
+	n := 0
+
+	before := otel.GetErrorHandler()
+	defer otel.SetErrorHandler(before)
+
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {
+		n++
+
+		record(&testproto.Plain{})
+		record(&testproto.Tagged{Name: strings.Repeat("x", 300)})
+	}))
+
+	record(&testproto.Put{})
+	record(&testproto.Get{})
+	record(&testproto.Tagged{Name: strings.Repeat("x", 300)})
+	diff(t, "reports", n, 2)
 }
 
 // Many methods on one connection: what the connection keeps for them is limited too.

@@ -8,13 +8,14 @@ import (
 	"math"
 	"slices"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	grpcstats "google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // Option sets up a handler. Options come from this package's With functions only. One with a wrong value is reported to

@@ -2,6 +2,7 @@ package otelproto_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -19,7 +20,8 @@ import (
 )
 
 const retryConfig = `{"methodConfig": [{"name": [{"service": "otelproto.test.Test"}], "retryPolicy": {
-	"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+	"maxAttempts": 4, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
+	"retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
 // flaky fails the first calls.
 type flaky struct {
@@ -64,7 +66,7 @@ func TestPolicyRetriesAreCountedAndMarked(t *testing.T) {
 			}
 
 			for range 3 {
-				if err := s.Send(command()); err != nil && err != io.EOF {
+				if err := s.Send(command()); err != nil && !errors.Is(err, io.EOF) {
 					t.Fatal(err)
 				}
 			}
@@ -138,7 +140,9 @@ func TestTransparentRetriesAreMarked(t *testing.T) {
 	lis := newRefuser(t)
 	p := grpctest.New(t, grpctest.Options{
 		Listener: lis,
-		Dial:     []grpc.DialOption{grpc.WithStatsHandler(otelproto.NewClientHandler(otelproto.WithRegistry(reg))), grpc.WithStatsHandler(begins)},
+		Dial: []grpc.DialOption{
+			grpc.WithStatsHandler(otelproto.NewClientHandler(otelproto.WithRegistry(reg))), grpc.WithStatsHandler(begins),
+		},
 	})
 
 	s, err := p.Client.Bidi(t.Context())
@@ -162,7 +166,7 @@ func TestTransparentRetriesAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := s.Recv(); err != io.EOF {
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 

@@ -3,8 +3,9 @@ package otelproto
 import (
 	"context"
 
-	"github.com/otelproto/otelproto-go/stats"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // sink is where sizes go: OTel instruments or a registry.

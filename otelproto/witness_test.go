@@ -108,7 +108,7 @@ func diff(t *testing.T, what string, got, want any) {
 }
 
 // workload makes calls of every shape, with every case of the envelopes, none, and messages from 0 bytes to 1 MiB.
-func workload(t testing.TB, client testproto.TestClient, opts ...grpc.CallOption) {
+func workload(t *testing.T, client testproto.TestClient, opts ...grpc.CallOption) {
 	t.Helper()
 
 	ctx := t.Context()

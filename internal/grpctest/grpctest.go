@@ -4,17 +4,18 @@ package grpctest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/otelproto/otelproto-go/internal/testproto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/otelproto/otelproto-go/internal/testproto"
 )
 
 // Pair is a server and a client connected to it. Both end with the test, or with Close before.
@@ -132,7 +133,7 @@ func (Echo) ClientStream(s grpc.ClientStreamingServer[testproto.Command, testpro
 	for n := 0; ; n++ {
 		_, err := s.Recv()
 		if errors.Is(err, io.EOF) {
-			return s.SendAndClose(&testproto.Reply{Id: fmt.Sprint(n)})
+			return s.SendAndClose(&testproto.Reply{Id: strconv.Itoa(n)})
 		}
 
 		if err != nil {
