@@ -1,8 +1,6 @@
 package channel
 
 import (
-	"hash/maphash"
-	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -11,22 +9,18 @@ import (
 type Cache struct {
 	cfg  *config
 	inst *instruments
-	seed maphash.Seed
 
 	// clock orders the uses of handles; see touch.
 	clock atomic.Uint64
 
-	// shards are read without a lock. A write copies one shard, a 64th of
-	// the handles: a sync.Map would allocate for each look-up to make an
-	// interface of the string.
-	shards [64]atomic.Pointer[map[string]*Conn]
+	// handles is read without a lock.
+	handles *table
 
-	// mu guards what follows, and writes of shards and of the core of each
+	// mu guards what follows, and writes of handles and of the core of each
 	// handle. Cores are never given up or closed under it, since they call
 	// back.
 	mu     sync.Mutex
 	closed bool
-	size   int
 	cores  map[*core]struct{} // all that may have connections
 }
 
@@ -37,7 +31,7 @@ func NewCache(opts ...Option) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache{cfg: cfg, seed: maphash.MakeSeed(), cores: make(map[*core]struct{})}
+	c := &Cache{cfg: cfg, handles: newTable(), cores: make(map[*core]struct{})}
 	c.clock.Store(1) // so that a new handle, at 0, isn't the most recent
 	c.inst, err = newInstruments(cfg.provider, c.eachCore)
 	if err != nil {
@@ -50,17 +44,11 @@ func NewCache(opts ...Option) (*Cache, error) {
 // no I/O. If target can't be used, or the cache is closed, the handle's every
 // use reports it, and the cache doesn't keep it.
 func (c *Cache) Conn(target string) *Conn {
-	if m := c.shard(target).Load(); m != nil {
-		if h := (*m)[target]; h != nil && !h.closed.Load() {
-			c.touch(h)
-			return h
-		}
+	if h := c.handles.get(target); h != nil && !h.closed.Load() {
+		c.touch(h)
+		return h
 	}
 	return c.add(target)
-}
-
-func (c *Cache) shard(target string) *atomic.Pointer[map[string]*Conn] {
-	return &c.shards[maphash.String(c.seed, target)%uint64(len(c.shards))]
 }
 
 // touch makes h the most recently used. While it is that already, as in a
@@ -72,7 +60,7 @@ func (c *Cache) touch(h *Conn) {
 }
 
 func (c *Cache) add(target string) *Conn {
-	h := &Conn{target: target, cache: c, cfg: c.cfg, inst: c.inst}
+	h := &Conn{target: target, hash: c.handles.hash(target), cache: c, cfg: c.cfg, inst: c.inst}
 	if err := checkTarget(target, c.cfg); err != nil {
 		h.err = err
 		return h
@@ -83,7 +71,7 @@ func (c *Cache) add(target string) *Conn {
 		h.err = &closedError{target}
 		return h
 	}
-	if other := c.lookupLocked(target); other != nil && !other.closed.Load() {
+	if other := c.handles.get(target); other != nil && !other.closed.Load() {
 		c.mu.Unlock()
 		c.touch(other)
 		return other
@@ -97,30 +85,14 @@ func (c *Cache) add(target string) *Conn {
 	return h
 }
 
-func (c *Cache) lookupLocked(target string) *Conn {
-	if m := c.shard(target).Load(); m != nil {
-		return (*m)[target]
-	}
-	return nil
-}
-
 // insertLocked adds a handle and returns the cores of those that had to go.
 func (c *Cache) insertLocked(h *Conn) []*core {
 	c.touch(h)
-	shard := c.shard(h.target)
-	m := make(map[string]*Conn)
-	if old := shard.Load(); old != nil {
-		maps.Copy(m, *old)
-	}
-	if m[h.target] == nil {
-		c.size++
-	}
-	m[h.target] = h
-	shard.Store(&m)
+	c.handles.put(h)
 	var victims []*core
-	for c.cfg.maxTargets > 0 && c.size > c.cfg.maxTargets {
+	for c.cfg.maxTargets > 0 && c.handles.size > c.cfg.maxTargets {
 		victim := c.oldestLocked(h)
-		c.deleteLocked(victim)
+		c.handles.remove(victim)
 		victims = append(victims, victim.core.Load())
 	}
 	return victims
@@ -128,39 +100,12 @@ func (c *Cache) insertLocked(h *Conn) []*core {
 
 func (c *Cache) oldestLocked(not *Conn) *Conn {
 	var oldest *Conn
-	for h := range c.handles() {
+	for h := range c.handles.all() {
 		if h != not && (oldest == nil || h.used.Load() < oldest.used.Load()) {
 			oldest = h
 		}
 	}
 	return oldest
-}
-
-// handles iterates over what the shards hold.
-func (c *Cache) handles() func(yield func(*Conn) bool) {
-	return func(yield func(*Conn) bool) {
-		for i := range c.shards {
-			if m := c.shards[i].Load(); m != nil {
-				for _, h := range *m {
-					if !yield(h) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-func (c *Cache) deleteLocked(h *Conn) {
-	shard := c.shard(h.target)
-	m := shard.Load()
-	if m == nil || (*m)[h.target] != h {
-		return
-	}
-	rest := maps.Clone(*m)
-	delete(rest, h.target)
-	shard.Store(&rest)
-	c.size--
 }
 
 func (c *Cache) newCoreLocked(target string) *core {
@@ -182,7 +127,7 @@ func (c *Cache) readmit(h *Conn, old *core) error {
 		return nil
 	}
 	var victims []*core
-	cur := c.lookupLocked(h.target)
+	cur := c.handles.get(h.target)
 	if cur == nil || cur.closed.Load() {
 		cur = h
 		victims = c.insertLocked(h)
@@ -203,12 +148,12 @@ func (c *Cache) readmit(h *Conn, old *core) error {
 // again.
 func (c *Cache) Forget(target string) {
 	c.mu.Lock()
-	h := c.lookupLocked(target)
+	h := c.handles.get(target)
 	if h == nil {
 		c.mu.Unlock()
 		return
 	}
-	c.deleteLocked(h)
+	c.handles.remove(h)
 	co := h.core.Load()
 	c.mu.Unlock()
 	co.giveUp(reasonForgotten, false)
@@ -222,9 +167,9 @@ func (c *Cache) Retain(targets ...string) {
 	}
 	var others []*core
 	c.mu.Lock()
-	for h := range c.handles() {
+	for h := range c.handles.all() {
 		if _, ok := keep[h.target]; !ok {
-			c.deleteLocked(h)
+			c.handles.remove(h)
 			others = append(others, h.core.Load())
 		}
 	}
@@ -240,8 +185,8 @@ func (c *Cache) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
-	for h := range c.handles() {
-		c.deleteLocked(h)
+	for h := range c.handles.all() {
+		c.handles.remove(h)
 	}
 	cores := make([]*core, 0, len(c.cores))
 	for co := range c.cores {
@@ -263,15 +208,15 @@ func (c *Cache) Close() error {
 func (c *Cache) remove(h *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deleteLocked(h)
+	c.handles.remove(h)
 }
 
 // idled takes an idle target out, unless its handle got another core.
 func (c *Cache) idled(co *core) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h := c.lookupLocked(co.target); h != nil && h.core.Load() == co {
-		c.deleteLocked(h)
+	if h := c.handles.get(co.target); h != nil && h.core.Load() == co {
+		c.handles.remove(h)
 	}
 }
 

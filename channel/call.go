@@ -20,7 +20,6 @@ type call struct {
 	method       string
 	waitForReady bool
 	once         bool // not to be tried again
-	plain        bool // not to be probed
 
 	// g is the generation of the current attempt, with its probe if it has
 	// one.
@@ -121,11 +120,11 @@ func interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc
 	}
 	cl.seen.Add(1)
 	if p := cl.probe; p != nil && p.timer == nil {
-		if _, prepared := req.(*grpc.PreparedMsg); !prepared { // isn't marshalled again
-			if gate := newGate(p, opts); gate != nil {
-				ctx = p.start(ctx)
-				opts = append(opts[:len(opts):len(opts)], grpc.ForceCodecV2(gate))
-			}
+		if gate := newGate(p, req, opts); gate != nil {
+			ctx = p.start(ctx)
+			opts = append(opts[:len(opts):len(opts)], grpc.ForceCodecV2(gate))
+		} else {
+			p.streamed() // can't be told when; taken for granted
 		}
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
@@ -140,9 +139,8 @@ func interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Client
 	if cl == nil {
 		return start(ctx, desc, cc, method, opts...)
 	}
-	cl.seen.Add(1)
 	a := &streamAttempt{ctx: ctx, g: cl.g, method: method}
-	a.g.hold()
+	a.g.hold(cl.seen.Add(1) == 1)
 	p := cl.probe
 	if p != nil && p.timer == nil {
 		a.probe = p
@@ -202,4 +200,7 @@ func (a *streamAttempt) finish(err error) {
 		}, true)
 	}
 	a.g.release()
+	if a.probe != nil {
+		a.probe.leave()
+	}
 }

@@ -25,8 +25,10 @@ const stallAfter = 20 * time.Millisecond
 // written. It stays inside the package, but interceptors see it.
 var errMoved = errors.New("channel: the RPC moves to another connection")
 
-// probe follows an RPC that raises the concurrency of its connection above
-// what was ever proven, until it has its stream.
+// probe follows an RPC, while the server's limit isn't known, until it has
+// its stream. Every RPC is followed then, not only one that raises the
+// concurrency above what it was before: the others might be overtaken, and
+// count as having a stream while they wait behind one.
 //
 // grpc-go has no API for a server's SETTINGS_MAX_CONCURRENT_STREAMS and
 // blocks an RPC beyond it, so the limit has to be found out; and an RPC that
@@ -36,10 +38,11 @@ var errMoved = errors.New("channel: the RPC moves to another connection")
 // writes the message, so a refusal there is a certain "not sent". (A stats
 // handler would tell too, too late to refuse, and for 16 allocations an RPC.)
 type probe struct {
-	g      *generation
-	state  atomic.Int32
-	timer  *time.Timer
-	cancel context.CancelFunc
+	g       *generation
+	state   atomic.Int32
+	counted atomic.Bool // in g.waiting
+	timer   *time.Timer
+	cancel  context.CancelFunc
 }
 
 const (
@@ -50,17 +53,16 @@ const (
 
 // reserveLocked decides whether the RPC may go to best, the current
 // generation with the fewest RPCs. It may return a place in the queue
-// instead. Only what is beyond proven concurrency is probed. Beyond the
+// instead. Beyond the
 // maximum of connections RPCs wait inside grpc as they would without us, so a
 // limit that was underestimated never throttles.
 func (co *core) reserveLocked(best *generation, cl *call) chan struct{} {
 	cl.probe = nil
 	n := best.outstanding()
 	if co.limit == 0 {
-		if n >= best.proven && !cl.plain {
-			cl.probe = &probe{g: best}
-			best.waiting++
-		}
+		cl.probe = &probe{g: best}
+		cl.probe.counted.Store(true)
+		best.waiting++
 		return nil
 	}
 	if n < co.limit {
@@ -170,11 +172,15 @@ func (p *probe) streamed() bool {
 	if !p.state.CompareAndSwap(probeWaiting, probeStreamed) {
 		return p.state.Load() == probeStreamed
 	}
-	p.timer.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	co := p.g.core
 	co.mu.Lock()
 	defer co.unlock()
-	p.g.waiting--
+	if p.counted.Swap(false) {
+		p.g.waiting--
+	}
 	p.g.proven = max(p.g.proven, p.g.streamsLocked())
 	return true
 }
@@ -182,50 +188,46 @@ func (p *probe) streamed() bool {
 // end is called when the attempt is over. It reports whether the attempt is
 // to be made again on another connection.
 func (p *probe) end() (moved bool) {
-	if p.timer == nil { // never started: an interceptor answered
-		if p.state.CompareAndSwap(probeWaiting, probeStreamed) {
-			p.forget()
-		}
-		return false
+	if p.timer != nil { // nil: an interceptor answered
+		p.timer.Stop()
+		p.cancel()
 	}
-	p.timer.Stop()
-	p.cancel()
-	if p.state.CompareAndSwap(probeWaiting, probeStreamed) {
-		p.forget()
-	}
+	p.state.CompareAndSwap(probeWaiting, probeStreamed)
 	return p.state.Load() == probeMoved
 }
 
-func (p *probe) forget() {
-	co := p.g.core
-	co.mu.Lock()
-	p.g.waiting--
-	co.unlock()
+// leave is called after the generation was released. Until then an RPC
+// without a stream counts as waiting: counted as having one it would make
+// the limit look higher than it is, and RPCs wait behind others for good.
+func (p *probe) leave() {
+	if p.counted.Swap(false) {
+		co := p.g.core
+		co.mu.Lock()
+		p.g.waiting--
+		co.unlock()
+	}
 }
 
 // stalled runs when the RPC has waited for stallAfter.
 func (p *probe) stalled() {
 	g, co := p.g, p.g.core
 	co.mu.Lock()
-	streams := g.streamsLocked()
+	defer co.unlock()
+	streams := max(g.streamsLocked(), g.proven)
 	if streams < 1 || g.cc.GetState() != connectivity.Ready {
 		// Something else is slow: a reconnect, credentials.
 		if p.state.Load() == probeWaiting {
 			p.timer.Reset(stallAfter)
 		}
-		co.unlock()
 		return
 	}
 	if !p.state.CompareAndSwap(probeWaiting, probeMoved) {
-		co.unlock()
 		return
 	}
-	g.waiting--
-	if limit := max(streams, g.proven); co.limit == 0 || limit < co.limit {
-		co.limit = limit
-		co.logLocked(slog.LevelInfo, "concurrent streams limited", "limit", limit)
+	if co.limit == 0 {
+		co.limit = streams
+		co.logLocked(slog.LevelInfo, "concurrent streams limited", "limit", co.limit)
 	}
-	co.unlock()
 	p.cancel()
 }
 
@@ -247,7 +249,10 @@ func (c *gate) Marshal(v any) (mem.BufferSlice, error) {
 
 // newGate wraps the codec that grpc would use with these options; nil if it
 // is of a kind that can't be wrapped without changing the RPC.
-func newGate(p *probe, opts []grpc.CallOption) *gate {
+func newGate(p *probe, req any, opts []grpc.CallOption) *gate {
+	if _, prepared := req.(*grpc.PreparedMsg); prepared {
+		return nil // isn't marshalled again
+	}
 	subtype := ""
 	var forced encoding.CodecV2
 	for _, o := range opts {

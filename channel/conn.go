@@ -19,6 +19,7 @@ import (
 // usable whatever becomes of the connections below, until Close.
 type Conn struct {
 	target string
+	hash   uint64 // of target, in the cache's table
 	cache  *Cache // nil: from New
 	cfg    *config
 	inst   *instruments
@@ -86,17 +87,23 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 		}
 		err = g.cc.Invoke(ctx, method, args, reply, cl.ask(g)...)
 		moved := cl.probe != nil && cl.probe.end()
-		if err == nil {
+		reason := ""
+		switch {
+		case err == nil:
 			co.succeeded(g)
-			g.release()
+		case !moved:
+			reason = co.failed(ctx, g, cl, err)
+		}
+		g.release()
+		if cl.probe != nil {
+			cl.probe.leave()
+		}
+		if err == nil {
 			return nil
 		}
 		if moved {
-			g.release()
 			continue
 		}
-		reason := co.failed(ctx, g, cl, err)
-		g.release()
 		if reason == "" || spent || cl.once || n >= c.cfg.retry.attempts || !co.again(ctx, cl, n, reason) {
 			return c.explain(ctx, co, err)
 		}
@@ -160,21 +167,27 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		cl.g = g
 		cl.peer.Addr = nil
 		cl.seen.Store(0)
-		g.opening.Add(1)
 		cs, err := g.cc.NewStream(ctx, desc, method, cl.opts...)
-		// Once it stands the attempt holds the generation itself.
 		moved := cl.probe != nil && cl.probe.state.Load() == probeMoved
-		if cl.seen.Load() == 0 && cl.probe != nil {
-			cl.probe.end() // an interceptor answered
+		failing, neverSent := false, false
+		if err != nil {
+			failing = co.observe(g) == connectivity.TransientFailure
+			neverSent = cl.seen.Load() == 1 && cl.peer.Addr == nil && isConnectionError(err)
 		}
-		g.opening.Add(-1)
-		if err == nil {
+		if cl.seen.Load() > 0 {
+			g.releaseAgain() // a stream that stands holds it itself
+		} else { // an interceptor answered
+			if cl.probe != nil {
+				cl.probe.end()
+			}
 			g.release()
+			if cl.probe != nil {
+				cl.probe.leave()
+			}
+		}
+		if err == nil {
 			return &stream{cs, c, co, ctx}, nil
 		}
-		failing := co.observe(g) == connectivity.TransientFailure
-		neverSent := cl.seen.Load() == 1 && cl.peer.Addr == nil && isConnectionError(err)
-		g.release()
 		switch {
 		case moved:
 		case neverSent && !cl.once && !spent && !failing && n < c.cfg.retry.attempts && co.again(ctx, cl, n, reasonNeverSent):

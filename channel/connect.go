@@ -192,7 +192,7 @@ func (co *core) dial() (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{core: co, cc: cc, created: time.Now(), proven: 1}
+	g := &generation{core: co, cc: cc, created: time.Now()}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	co.mu.Lock()
 	defer co.unlock()
@@ -220,7 +220,7 @@ func (co *core) settle(at *attempt, g *generation, ok bool) {
 		co.logLocked(slog.LevelWarn, "connection attempt failed", "generation", g.id, "attempt", co.attempts, "next", time.Until(co.next))
 		if at.joined > 0 {
 			// The waiters' RPCs run on it to get their error; then it goes.
-			g.refs.Add(2 * int64(at.joined))
+			g.refs.Add(holder * int64(at.joined))
 			at.failed = g
 		}
 		g.drain()

@@ -19,14 +19,12 @@ type generation struct {
 	cc      *grpc.ClientConn
 	created time.Time
 
-	// refs is twice the number of holders, plus one once the generation
-	// drains. One word, so that an acquire that comes after the drain bit
-	// sees it, and exactly one release sees the count reach zero with it.
+	// refs counts what holds the generation: drainBit once it drains, holder
+	// for each, and double for each RPC that holds it twice (a stream that is
+	// being opened). One word, so that an acquire that comes after the drain
+	// bit sees it, exactly one release sees the holders reach zero with it,
+	// and the number of RPCs is never off, however briefly.
 	refs atomic.Int64
-
-	// opening is the number of NewStream calls under way, which hold the
-	// generation beside the stream that they open.
-	opening atomic.Int64
 
 	// failing is set while cc is in TRANSIENT_FAILURE: RPCs then fail with
 	// the error of an attempt that ended before they began.
@@ -40,7 +38,7 @@ type generation struct {
 	// used is set by each acquire and cleared by each idle tick.
 	used atomic.Bool
 
-	// proven is the highest number of concurrent RPCs that all had a stream.
+	// proven is the highest number of streams that were open at once.
 	// Guarded by core.mu, as are the next two and writes of failing.
 	proven  int64
 	waiting int64       // probes that have no stream yet
@@ -50,11 +48,17 @@ type generation struct {
 	cancel context.CancelFunc
 }
 
-const drainBit = 1
+const (
+	drainBit = 1
+	holder   = 1 << 1
+	double   = 1 << 32
+
+	holders = double - holder // mask
+)
 
 // acquire counts one more RPC, unless the generation drains.
 func (g *generation) acquire() bool {
-	if g.refs.Add(2)&drainBit == 0 {
+	if g.refs.Add(holder)&drainBit == 0 {
 		if !g.used.Load() {
 			g.used.Store(true)
 		}
@@ -64,18 +68,29 @@ func (g *generation) acquire() bool {
 	return false
 }
 
-// hold counts one more RPC even if the generation drains; for an attempt
-// that an interceptor makes on a generation that it was given.
-func (g *generation) hold() { g.refs.Add(2) }
+// hold counts one more holder, even if the generation drains; again says
+// that the RPC holds the generation already.
+func (g *generation) hold(again bool) {
+	if again {
+		g.refs.Add(holder + double)
+	} else {
+		g.refs.Add(holder)
+	}
+}
 
-// release ends one acquire or hold. The last one of a draining generation
-// lets its goroutine close it; the context may be cancelled more than once.
-func (g *generation) release() {
-	v := g.refs.Add(-2)
-	if v == drainBit {
+// release ends one acquire or hold.
+func (g *generation) release() { g.released(g.refs.Add(-holder)) }
+
+// releaseAgain ends the first hold of an RPC that has another.
+func (g *generation) releaseAgain() { g.released(g.refs.Add(-holder - double)) }
+
+// released lets the goroutine close the generation after the last release
+// since it drains; the context may be cancelled more than once.
+func (g *generation) released(refs int64) {
+	if refs == drainBit {
 		g.cancel()
 	}
-	if v < 0 {
+	if refs < 0 {
 		panic("bug: generation released more often than acquired")
 	}
 	if g.core.waiters.Load() > 0 {
@@ -85,19 +100,22 @@ func (g *generation) release() {
 
 // drain stops new RPCs. It is idempotent.
 func (g *generation) drain() {
-	if g.refs.Or(drainBit)&^drainBit == 0 {
+	if g.refs.Or(drainBit)&holders == 0 {
 		g.cancel()
 	}
 }
 
 // outstanding is the number of RPCs.
-func (g *generation) outstanding() int64 { return g.refs.Load()>>1 - g.opening.Load() }
+func (g *generation) outstanding() int64 {
+	refs := g.refs.Load()
+	return (refs&holders)/holder - refs/double
+}
 
-// streams is the number of RPCs that have their HTTP/2 stream, as far as it
-// is known.
+// streamsLocked is the number of RPCs that have their HTTP/2 stream. While
+// one ends it may be too low.
 func (g *generation) streamsLocked() int64 { return g.outstanding() - g.waiting }
 
-func (g *generation) unused() bool   { return g.refs.Load()>>1 == 0 }
+func (g *generation) unused() bool   { return g.refs.Load()&holders == 0 }
 func (g *generation) draining() bool { return g.refs.Load()&drainBit != 0 }
 
 // connect waits for the outcome of the first connection attempt. It reports

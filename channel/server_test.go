@@ -286,3 +286,5 @@ func grpcServer(t testing.TB, h grpc.StreamHandler) (addr string) {
 	t.Cleanup(func() { s.Stop(); <-done })
 	return ln.Addr().String()
 }
+
+func spokenMessage() *wrapperspb.StringValue { return wrapperspb.String("x") }
