@@ -5,9 +5,10 @@ package channel_test
 import (
 	"testing"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func TestCacheHitAllocatesNothing(t *testing.T) {

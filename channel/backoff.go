@@ -21,10 +21,15 @@ type Backoff struct {
 	Max    time.Duration // cap before jitter, at least Base
 }
 
-var (
-	connectBackoff = Backoff{Base: time.Second, Factor: 1.6, Jitter: 1, Max: 10 * time.Second}
-	retryBackoff   = Backoff{Base: 50 * time.Millisecond, Factor: 2, Jitter: 1, Max: time.Second}
-)
+// connectBackoff is the default of WithBackoff.
+func connectBackoff() Backoff {
+	return Backoff{Base: time.Second, Factor: 1.6, Jitter: 1, Max: 10 * time.Second}
+}
+
+// retryBackoff is the default of RetryPolicy.
+func retryBackoff() Backoff {
+	return Backoff{Base: 50 * time.Millisecond, Factor: 2, Jitter: 1, Max: time.Second}
+}
 
 // withDefaults fills in zero fields and reports the first bad one.
 func (b Backoff) withDefaults(d Backoff) (Backoff, error) {
@@ -71,6 +76,5 @@ func (b Backoff) delay(n int, random float64) time.Duration {
 }
 
 func (b Backoff) next(n int) time.Duration {
-	//nolint:gosec // jitter needs no unpredictable randomness
 	return b.delay(n, rand.Float64())
 }

@@ -34,19 +34,20 @@ func TestBackoffDelays(t *testing.T) {
 
 func TestBackoffDefaults(t *testing.T) {
 	for _, tc := range []struct{ in, want Backoff }{
-		{Backoff{}, connectBackoff},
+		{Backoff{}, connectBackoff()},
 		{Backoff{Max: 100 * time.Millisecond}, Backoff{100 * time.Millisecond, 1.6, 1, 100 * time.Millisecond}},
 		{Backoff{Base: time.Minute}, Backoff{time.Minute, 1.6, 1, time.Minute}},
 		{Backoff{Jitter: 0.5, Factor: 3}, Backoff{time.Second, 3, 0.5, 10 * time.Second}},
 	} {
-		if got, err := tc.in.withDefaults(connectBackoff); err != nil || got != tc.want {
+		if got, err := tc.in.withDefaults(connectBackoff()); err != nil || got != tc.want {
 			t.Errorf("%+v: %+v, %v; want %+v", tc.in, got, err, tc.want)
 		}
 	}
 	for _, bad := range []Backoff{
-		{Base: -1}, {Factor: 0.5}, {Factor: math.NaN()}, {Jitter: -1}, {Jitter: 1.1}, {Jitter: math.NaN()}, {Base: time.Second, Max: time.Millisecond}, {Max: -1},
+		{Base: -1}, {Factor: 0.5}, {Factor: math.NaN()}, {Jitter: -1}, {Jitter: 1.1}, {Jitter: math.NaN()},
+		{Base: time.Second, Max: time.Millisecond}, {Max: -1},
 	} {
-		if got, err := bad.withDefaults(connectBackoff); err == nil {
+		if got, err := bad.withDefaults(connectBackoff()); err == nil {
 			t.Errorf("%+v was accepted as %+v", bad, got)
 		}
 	}
@@ -60,8 +61,13 @@ func TestBudgetIsSpentAndEarned(t *testing.T) {
 	var b budget
 	b.tokens.Store(r.full)
 	b.earn(&r) // full stays full
-	if !b.spend() || !b.spend() || b.spend() {
-		t.Fatal("want two tokens")
+	for range 2 {
+		if !b.spend() {
+			t.Fatal("want two tokens")
+		}
+	}
+	if b.spend() {
+		t.Fatal("a third token was spent")
 	}
 	b.earn(&r)
 	if b.spend() {

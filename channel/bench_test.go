@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 // pool is the usual alternative: a fixed number of ClientConns, round robin.
@@ -43,13 +44,13 @@ func (perCall) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Call
 	panic("bug: no benchmark opens a stream per connection")
 }
 
-func bare(b testing.TB, target string) *grpc.ClientConn {
-	b.Helper()
+func bare(tb testing.TB, target string) *grpc.ClientConn {
+	tb.Helper()
 	cc, err := grpc.NewClient(target, plaintext())
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Cleanup(func() { _ = cc.Close() })
+	tb.Cleanup(func() { _ = cc.Close() })
 	return cc
 }
 
@@ -63,25 +64,30 @@ func benchServer(b *testing.B) (target string) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "channeltest.Service",
 		HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Do", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			in := new(wrapperspb.StringValue)
-			return in, decode(in)
-		}}},
-		Streams: []grpc.StreamDesc{{StreamName: "Chat", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
-			for {
-				in := new(wrapperspb.StringValue)
-				if s.RecvMsg(in) != nil {
-					return nil
-				}
-				if err := s.SendMsg(in); err != nil {
-					return err
-				}
-			}
-		}}},
+		Methods:     []grpc.MethodDesc{{MethodName: "Do", Handler: echoOne}},
+		Streams:     []grpc.StreamDesc{{StreamName: "Chat", ServerStreams: true, ClientStreams: true, Handler: echoAll}},
 	}, nil)
 	go func() { _ = s.Serve(ln) }()
 	b.Cleanup(s.Stop)
 	return "passthrough:///" + ln.Addr().String()
+}
+
+//nolint:revive // grpc fixes the order of the parameters
+func echoOne(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	in := new(wrapperspb.StringValue)
+	return in, decode(in)
+}
+
+func echoAll(_ any, s grpc.ServerStream) error {
+	for {
+		in := new(wrapperspb.StringValue)
+		if err := s.RecvMsg(in); err != nil {
+			return err
+		}
+		if err := s.SendMsg(in); err != nil {
+			return err
+		}
+	}
 }
 
 // Loopback calls are bound by the kernel and the scheduler: compare the lines
@@ -163,8 +169,7 @@ func BenchmarkStreamMessage(b *testing.B) {
 		conn grpc.ClientConnInterface
 	}{{"bare", bare(b, target)}, {"handle", newCache(b).Conn(target)}} {
 		b.Run(bc.name, func(b *testing.B) {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
+			ctx := b.Context()
 			cs, err := bc.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, methodChat)
 			if err != nil {
 				b.Fatal(err)

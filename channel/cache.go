@@ -51,6 +51,68 @@ func (c *Cache) Conn(target string) *Conn {
 	return c.add(target)
 }
 
+// Forget lets go of target: its connections take no more RPCs and are closed
+// when those under way have ended. Handles stay usable; the next RPC dials
+// again.
+func (c *Cache) Forget(target string) {
+	c.mu.Lock()
+	h := c.handles.get(target)
+	if h == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.handles.remove(h)
+	co := h.core.Load()
+	c.mu.Unlock()
+	co.giveUp(reasonForgotten, false)
+}
+
+// Retain forgets every target that isn't listed.
+func (c *Cache) Retain(targets ...string) {
+	keep := make(map[string]struct{}, len(targets))
+	for _, t := range targets {
+		keep[t] = struct{}{}
+	}
+	var others []*core
+	c.mu.Lock()
+	for h := range c.handles.all() {
+		if _, ok := keep[h.target]; !ok {
+			c.handles.remove(h)
+			others = append(others, h.core.Load())
+		}
+	}
+	c.mu.Unlock()
+	for _, co := range others {
+		co.giveUp(reasonForgotten, false)
+	}
+}
+
+// Close ends all RPCs and connections, draining ones included, and waits for
+// the goroutines. It is idempotent. What is used afterwards reports ErrClosed.
+func (c *Cache) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	for h := range c.handles.all() {
+		c.handles.remove(h)
+	}
+	cores := make([]*core, 0, len(c.cores))
+	for co := range c.cores {
+		cores = append(cores, co)
+	}
+	c.mu.Unlock()
+	for _, co := range cores {
+		co.giveUp(reasonClosed, true)
+	}
+	for _, co := range cores {
+		co.wg.Wait()
+	}
+	if first {
+		return c.inst.close()
+	}
+	return nil
+}
+
 // touch makes h the most recently used. While it is that already, as in a
 // loop over one target, nothing is written.
 func (c *Cache) touch(h *Conn) {
@@ -139,68 +201,6 @@ func (c *Cache) readmit(h *Conn, old *core) error {
 	c.mu.Unlock()
 	for _, v := range victims {
 		v.giveUp(reasonMaxTargets, false)
-	}
-	return nil
-}
-
-// Forget lets go of target: its connections take no more RPCs and are closed
-// when those under way have ended. Handles stay usable; the next RPC dials
-// again.
-func (c *Cache) Forget(target string) {
-	c.mu.Lock()
-	h := c.handles.get(target)
-	if h == nil {
-		c.mu.Unlock()
-		return
-	}
-	c.handles.remove(h)
-	co := h.core.Load()
-	c.mu.Unlock()
-	co.giveUp(reasonForgotten, false)
-}
-
-// Retain forgets every target that isn't listed.
-func (c *Cache) Retain(targets ...string) {
-	keep := make(map[string]struct{}, len(targets))
-	for _, t := range targets {
-		keep[t] = struct{}{}
-	}
-	var others []*core
-	c.mu.Lock()
-	for h := range c.handles.all() {
-		if _, ok := keep[h.target]; !ok {
-			c.handles.remove(h)
-			others = append(others, h.core.Load())
-		}
-	}
-	c.mu.Unlock()
-	for _, co := range others {
-		co.giveUp(reasonForgotten, false)
-	}
-}
-
-// Close ends all RPCs and connections, draining ones included, and waits for
-// the goroutines. It is idempotent. What is used afterwards reports ErrClosed.
-func (c *Cache) Close() error {
-	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
-	for h := range c.handles.all() {
-		c.handles.remove(h)
-	}
-	cores := make([]*core, 0, len(c.cores))
-	for co := range c.cores {
-		cores = append(cores, co)
-	}
-	c.mu.Unlock()
-	for _, co := range cores {
-		co.giveUp(reasonClosed, true)
-	}
-	for _, co := range cores {
-		co.wg.Wait()
-	}
-	if first {
-		return c.inst.close()
 	}
 	return nil
 }

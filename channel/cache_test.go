@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func TestOneHandleAndOneConnectionPerTarget(t *testing.T) {

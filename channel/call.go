@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -113,7 +114,9 @@ func (co *core) judge(ctx context.Context, g *generation, f Failure, proven bool
 }
 
 // interceptUnary is the innermost interceptor.
-func interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func interceptUnary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	cl := find(opts)
 	if cl == nil {
 		return invoke(ctx, method, req, reply, cc, opts...)
@@ -122,7 +125,7 @@ func interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc
 	if p := cl.probe; p != nil && p.timer == nil {
 		if gate := newGate(p, req, opts); gate != nil {
 			ctx = p.start(ctx)
-			opts = append(opts[:len(opts):len(opts)], grpc.ForceCodecV2(gate))
+			opts = append(slices.Clip(opts), grpc.ForceCodecV2(gate))
 		} else {
 			p.streamed() // can't be told when; taken for granted
 		}
@@ -134,7 +137,9 @@ func interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc
 // generation itself, since interceptors may make several and outlive
 // NewStream, until grpc finishes it: by the final RecvMsg, an error of
 // SendMsg, the end of the context, or a failed start.
-func interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, start grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func interceptStream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, start grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	cl := find(opts)
 	if cl == nil {
 		return start(ctx, desc, cc, method, opts...)
@@ -146,7 +151,7 @@ func interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Client
 		a.probe = p
 		ctx = p.start(ctx)
 	}
-	opts = append(opts[:len(opts):len(opts)],
+	opts = append(slices.Clip(opts),
 		grpc.Peer(&a.peer), grpc.Header(&a.header), grpc.Trailer(&a.trailer), grpc.OnFinish(a.finish))
 	cs, err := start(ctx, desc, cc, method, opts...)
 	if err != nil {
@@ -163,8 +168,8 @@ func interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Client
 
 // find looks for our option, which stands near the end.
 func find(opts []grpc.CallOption) *call {
-	for i := len(opts) - 1; i >= 0; i-- {
-		if cl, ok := opts[i].(*call); ok {
+	for _, opt := range slices.Backward(opts) {
+		if cl, ok := opt.(*call); ok {
 			return cl
 		}
 	}

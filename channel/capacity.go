@@ -234,6 +234,7 @@ func (p *probe) stalled() {
 // gate is the codec of a probed unary RPC.
 type gate struct {
 	encoding.CodecV2
+
 	name string
 	p    *probe
 }

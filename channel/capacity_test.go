@@ -2,14 +2,15 @@ package channel_test
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	encproto "google.golang.org/grpc/encoding/proto"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 // together makes handlers wait until n of them run at the same time.
@@ -31,7 +32,7 @@ func together(s *server, n int64) {
 func TestUnaryCallsBeyondTheStreamLimitOpenMoreConnections(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []uint32{1, 3} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+		t.Run(strconv.FormatUint(uint64(limit), 10), func(t *testing.T) {
 			t.Parallel()
 			const maximum, callers = 8, 50
 			s := serve(t, "127.0.0.1:0", grpc.MaxConcurrentStreams(limit))
@@ -41,7 +42,7 @@ func TestUnaryCallsBeyondTheStreamLimitOpenMoreConnections(t *testing.T) {
 			ctx := withPatience(t)
 			errs := make(chan error, callers)
 			for i := range callers {
-				go func() { errs <- do(ctx, c, fmt.Sprint(i)) }()
+				go func() { errs <- do(ctx, c, strconv.Itoa(i)) }()
 			}
 			for range callers {
 				if err := <-errs; err != nil {
@@ -49,7 +50,7 @@ func TestUnaryCallsBeyondTheStreamLimitOpenMoreConnections(t *testing.T) {
 				}
 			}
 			for i := range callers {
-				if n := s.count(fmt.Sprint(i)); n != 1 {
+				if n := s.count(strconv.Itoa(i)); n != 1 {
 					t.Errorf("call %d was handled %d times", i, n)
 				}
 			}
@@ -189,7 +190,6 @@ func TestGrowthThatFailsLeavesCallersWhereABareClientConnWould(t *testing.T) {
 }
 
 func TestCodecOptionsOfTheCallerSurviveTheProbe(t *testing.T) {
-	t.Parallel()
 	s := serve(t, "127.0.0.1:0", grpc.MaxConcurrentStreams(1))
 	together(s, 2)
 	for name, opt := range map[string]grpc.CallOption{

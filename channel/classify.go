@@ -14,25 +14,25 @@ import (
 type Class uint8
 
 const (
-	// NeverSent: no HTTP/2 stream was created for the RPC, so no server can
+	// NeverSent says: no HTTP/2 stream was created for the RPC, so no server can
 	// have seen it. The connection was missing, and grpc-go is looking for
 	// another. Any method may be tried again.
 	NeverSent Class = iota + 1
-	// Application: something that speaks gRPC answered, or nothing points at
+	// Application says: something that speaks gRPC answered, or nothing points at
 	// the connection. The connection is as good as any other.
 	Application
-	// Suspect: an HTTP proxy answered in the server's place over a live
+	// Suspect says: an HTTP proxy answered in the server's place over a live
 	// connection. Another connection may be routed elsewhere, so
 	// WithUnavailableThreshold of these in a row replace the connection.
 	Suspect
-	// TransportLost: the connection or the stream broke after the RPC went
+	// TransportLost says: the connection or the stream broke after the RPC went
 	// out. grpc-go reconnects by itself; only a method that is declared
 	// idempotent may be tried again.
 	TransportLost
-	// Closed: the grpc.ClientConn was closed under the RPC. The channel dials
+	// Closed says: the grpc.ClientConn was closed under the RPC. The channel dials
 	// another.
 	Closed
-	// Caller: the RPC's own context or deadline ended it, or it could not be
+	// Caller says: the RPC's own context or deadline ended it, or it could not be
 	// sent as it was. Nothing is concluded.
 	Caller
 )

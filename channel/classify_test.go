@@ -12,19 +12,23 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 var (
 	somebody = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	spoken   = metadata.Pairs("content-type", "application/grpc+proto")
 )
+
+const text503 = `unexpected HTTP status code received from server: 503 (Service Unavailable); ` +
+	`transport: received unexpected content-type "text/html"`
 
 // failures has at least one failure for each row of the table, by the name
 // that the row has in the code and in docs/channel.md. Where two rows could
@@ -34,29 +38,94 @@ var failures = []struct {
 	want channel.Class
 	f    channel.Failure
 }{
-	{"answered in gRPC", channel.Application, channel.Failure{Err: status.Error(codes.Unavailable, "no healthy upstream"), Peer: somebody, Trailer: spoken, State: connectivity.Ready}},
-	{"answered in gRPC", channel.Application, channel.Failure{Err: status.Error(codes.Unavailable, "error reading from server: EOF"), Peer: somebody, Header: spoken}},
-	{"answered in gRPC", channel.Application, channel.Failure{Err: status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503 (Service Unavailable)"), Peer: somebody, Header: spoken, State: connectivity.Ready}},
-	{"answered in gRPC", channel.Application, channel.Failure{Err: status.Error(codes.Canceled, "grpc: the client connection is closing"), Peer: somebody, Trailer: spoken}},
-	{"answered in gRPC", channel.Application, channel.Failure{Err: status.Error(codes.DeadlineExceeded, "server gave up"), Peer: somebody, Trailer: spoken}},
-	{"client connection closed", channel.Closed, channel.Failure{Err: status.Error(codes.Canceled, "grpc: the client connection is closing")}},
-	{"client connection closed", channel.Closed, channel.Failure{Err: status.Error(codes.Canceled, "grpc: the client connection is closing"), Peer: somebody, State: connectivity.Shutdown}},
-	{"reset by the peer", channel.TransportLost, channel.Failure{Err: status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL"), Peer: somebody}},
-	{"reset by the peer", channel.TransportLost, channel.Failure{Err: status.Error(codes.Unavailable, "stream terminated by RST_STREAM with error code: REFUSED_STREAM"), Peer: somebody}},
-	{"cancelled or out of time", channel.Caller, channel.Failure{Err: status.Error(codes.Canceled, "context canceled"), Peer: somebody}},
-	{"cancelled or out of time", channel.Caller, channel.Failure{Err: status.Error(codes.DeadlineExceeded, "context deadline exceeded while waiting for connections to become ready")}},
-	{"no connection", channel.NeverSent, channel.Failure{Err: status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: refused"`), State: connectivity.TransientFailure}},
-	{"no connection", channel.NeverSent, channel.Failure{Err: status.Error(codes.Unavailable, "name resolver error: produced zero addresses")}},
-	{"refused before sending", channel.Caller, channel.Failure{Err: status.Error(codes.Unauthenticated, "transport: per-RPC creds failed")}},
-	{"HTTP 429, 502, 503 or 504, connection ready", channel.Suspect, channel.Failure{Err: status.Error(codes.Unavailable, `unexpected HTTP status code received from server: 503 (Service Unavailable); transport: received unexpected content-type "text/html"`), Peer: somebody, State: connectivity.Ready}},
-	{"HTTP 429, 502, 503 or 504, connection ready", channel.Suspect, channel.Failure{Err: status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 429 (Too Many Requests)"), Peer: somebody, State: connectivity.Ready}},
-	{"HTTP 429, 502, 503 or 504, connection gone", channel.TransportLost, channel.Failure{Err: status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"), Peer: somebody, State: connectivity.Idle}},
-	{"connection lost", channel.TransportLost, channel.Failure{Err: status.Error(codes.Unavailable, "error reading from server: EOF"), Peer: somebody}},
-	{"connection lost", channel.TransportLost, channel.Failure{Err: status.Error(codes.Unavailable, "closing transport due to: x, received prior goaway: code: ENHANCE_YOUR_CALM"), Peer: somebody}},
-	{"anything else", channel.Application, channel.Failure{Err: status.Error(codes.Unavailable, "try later"), Peer: somebody}},
-	{"anything else", channel.Application, channel.Failure{Err: status.Error(codes.Unimplemented, "unexpected HTTP status code received from server: 404 (Not Found)"), Peer: somebody, State: connectivity.Ready}},
-	{"anything else", channel.Application, channel.Failure{Err: status.Error(codes.Internal, "unexpected HTTP status code received from server: 5"), Peer: somebody, State: connectivity.Ready}},
-	{"anything else", channel.Application, channel.Failure{Err: errors.New("no status"), Peer: somebody}},
+	{"answered in gRPC", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "no healthy upstream"),
+		Peer: somebody, Trailer: spoken, State: connectivity.Ready,
+	}},
+	{"answered in gRPC", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "error reading from server: EOF"),
+		Peer: somebody, Header: spoken,
+	}},
+	{"answered in gRPC", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 503 (Service Unavailable)"),
+		Peer: somebody, Header: spoken, State: connectivity.Ready,
+	}},
+	{"answered in gRPC", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Canceled, "grpc: the client connection is closing"),
+		Peer: somebody, Trailer: spoken,
+	}},
+	{"answered in gRPC", channel.Application, channel.Failure{
+		Err:  status.Error(codes.DeadlineExceeded, "server gave up"),
+		Peer: somebody, Trailer: spoken,
+	}},
+	{"client connection closed", channel.Closed, channel.Failure{
+		Err: status.Error(codes.Canceled, "grpc: the client connection is closing"),
+	}},
+	{"client connection closed", channel.Closed, channel.Failure{
+		Err:  status.Error(codes.Canceled, "grpc: the client connection is closing"),
+		Peer: somebody, State: connectivity.Shutdown,
+	}},
+	{"reset by the peer", channel.TransportLost, channel.Failure{
+		Err:  status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL"),
+		Peer: somebody,
+	}},
+	{"reset by the peer", channel.TransportLost, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "stream terminated by RST_STREAM with error code: REFUSED_STREAM"),
+		Peer: somebody,
+	}},
+	{"cancelled or out of time", channel.Caller, channel.Failure{
+		Err:  status.Error(codes.Canceled, "context canceled"),
+		Peer: somebody,
+	}},
+	{"cancelled or out of time", channel.Caller, channel.Failure{
+		Err: status.Error(codes.DeadlineExceeded, "deadline exceeded while waiting for connections to become ready"),
+	}},
+	{"no connection", channel.NeverSent, channel.Failure{
+		Err:   status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: refused"`),
+		State: connectivity.TransientFailure,
+	}},
+	{"no connection", channel.NeverSent, channel.Failure{
+		Err: status.Error(codes.Unavailable, "name resolver error: produced zero addresses"),
+	}},
+	{"refused before sending", channel.Caller, channel.Failure{
+		Err: status.Error(codes.Unauthenticated, "transport: per-RPC creds failed"),
+	}},
+	{"HTTP 429, 502, 503 or 504, connection ready", channel.Suspect, channel.Failure{
+		Err:  status.Error(codes.Unavailable, text503),
+		Peer: somebody, State: connectivity.Ready,
+	}},
+	{"HTTP 429, 502, 503 or 504, connection ready", channel.Suspect, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 429 (Too Many Requests)"),
+		Peer: somebody, State: connectivity.Ready,
+	}},
+	{"HTTP 429, 502, 503 or 504, connection gone", channel.TransportLost, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"),
+		Peer: somebody, State: connectivity.Idle,
+	}},
+	{"connection lost", channel.TransportLost, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "error reading from server: EOF"),
+		Peer: somebody,
+	}},
+	{"connection lost", channel.TransportLost, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "closing transport due to: x, received prior goaway: code: ENHANCE_YOUR_CALM"),
+		Peer: somebody,
+	}},
+	{"anything else", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Unavailable, "try later"),
+		Peer: somebody,
+	}},
+	{"anything else", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Unimplemented, "unexpected HTTP status code received from server: 404 (Not Found)"),
+		Peer: somebody, State: connectivity.Ready,
+	}},
+	{"anything else", channel.Application, channel.Failure{
+		Err:  status.Error(codes.Internal, "unexpected HTTP status code received from server: 5"),
+		Peer: somebody, State: connectivity.Ready,
+	}},
+	{"anything else", channel.Application, channel.Failure{
+		Err:  errors.New("no status"),
+		Peer: somebody,
+	}},
 }
 
 // The table stands in the code and in docs/channel.md; they have the same
@@ -190,7 +259,10 @@ func TestFailuresOnRealSocketsMatchTheTable(t *testing.T) {
 		"client connection closed by an interceptor": {func(t *testing.T, saw func() channel.Option) error {
 			s := serve(t, "127.0.0.1:0")
 			c, err := channel.New("passthrough:///"+s.addr, quick(), saw(), channel.WithDialOptions(plaintext(),
-				grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				grpc.WithUnaryInterceptor(func(
+					ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+					invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+				) error {
 					if err := cc.Close(); err != nil {
 						return err
 					}
@@ -262,7 +334,10 @@ func TestClientConnClosedByAnInterceptorIsDialledAgain(t *testing.T) {
 	s := serve(t, "127.0.0.1:0")
 	var once atomic.Bool
 	c, err := channel.New("passthrough:///"+s.addr, quick(), channel.WithDialOptions(plaintext(),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(
+			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
 			if !once.Swap(true) {
 				if err := cc.Close(); err != nil {
 					return err

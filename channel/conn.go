@@ -87,6 +87,9 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 		}
 		err = g.cc.Invoke(ctx, method, args, reply, cl.ask(g)...)
 		moved := cl.probe != nil && cl.probe.end()
+		if spent {
+			co.noteFailure(err)
+		}
 		reason := ""
 		switch {
 		case err == nil:
@@ -169,6 +172,9 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		cl.seen.Store(0)
 		cs, err := g.cc.NewStream(ctx, desc, method, cl.opts...)
 		moved := cl.probe != nil && cl.probe.state.Load() == probeMoved
+		if spent {
+			co.noteFailure(err)
+		}
 		failing, neverSent := false, false
 		if err != nil {
 			failing = co.observe(g) == connectivity.TransientFailure
@@ -201,6 +207,32 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 func isConnectionError(err error) bool {
 	class := Classify(Failure{Err: err})
 	return class == NeverSent || class == Closed
+}
+
+// Close ends the RPCs under way and the connections, and waits for the
+// goroutines. It is idempotent; what is used afterwards reports ErrClosed.
+// A handle that a Cache gave out is shared by all that asked for its target,
+// and Close is for all of them: use Cache.Forget to let go of a target
+// without hurting anybody.
+func (c *Conn) Close() error {
+	if c.err != nil {
+		return nil //nolint:nilerr // it is about the target, and each use tells it
+	}
+	if c.cache != nil {
+		c.closed.Store(true)
+		c.cache.remove(c)
+		c.core.Load().close()
+		return nil
+	}
+	c.mu.Lock()
+	first := !c.closed.Swap(true)
+	co := c.core.Load()
+	c.mu.Unlock()
+	co.close()
+	if first {
+		return c.inst.close()
+	}
+	return nil
 }
 
 // acquire finds a generation, on the handle's core or its successor.
@@ -258,36 +290,11 @@ func (c *Conn) explain(ctx context.Context, co *core, err error) error {
 	}
 }
 
-// Close ends the RPCs under way and the connections, and waits for the
-// goroutines. It is idempotent; what is used afterwards reports ErrClosed.
-// A handle that a Cache gave out is shared by all that asked for its target,
-// and Close is for all of them: use Cache.Forget to let go of a target
-// without hurting anybody.
-func (c *Conn) Close() error {
-	if c.err != nil {
-		return nil
-	}
-	if c.cache != nil {
-		c.closed.Store(true)
-		c.cache.remove(c)
-		c.core.Load().close()
-		return nil
-	}
-	c.mu.Lock()
-	first := !c.closed.Swap(true)
-	co := c.core.Load()
-	c.mu.Unlock()
-	co.close()
-	if first {
-		return c.inst.close()
-	}
-	return nil
-}
-
 // stream makes the errors of a stream that Close ended say so. Everything
 // else, its end included, is observed below it (interceptStream).
 type stream struct {
 	grpc.ClientStream
+
 	c   *Conn
 	co  *core
 	ctx context.Context

@@ -17,8 +17,8 @@ import (
 // reconnect after its backoff was reset, before another is dialled.
 const resetGrace = 100 * time.Millisecond
 
-// errNotConnected is the recorded failure of an attempt: its cause is known
-// to the RPCs that run on the failed grpc.ClientConn only.
+// errNotConnected is the failure of an attempt until one of the RPCs that
+// waited for it has brought the cause: only RPCs are told.
 var errNotConnected = errors.New("connection attempt failed")
 
 // attempt is one connection attempt, driven by a goroutine of its own and
@@ -284,6 +284,18 @@ func (co *core) concludeLocked(at *attempt) {
 		co.wakeAllLocked()
 	} else {
 		co.connecting = nil
+	}
+}
+
+// noteFailure keeps what an RPC learned about the attempt that it waited for.
+func (co *core) noteFailure(err error) {
+	if err == nil {
+		return
+	}
+	co.mu.Lock()
+	defer co.unlock()
+	if errors.Is(co.failure, errNotConnected) {
+		co.failure = err
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 // replace makes the channel replace its connection: one RPC that the
@@ -83,7 +84,6 @@ func TestOldConnectionServesItsStreamsAndCallsToTheirEnd(t *testing.T) {
 }
 
 func TestStreamCountsUntilItReallyEnds(t *testing.T) {
-	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
 	c := dial(t, s.addr)
 	ctx := withPatience(t)

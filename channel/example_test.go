@@ -7,13 +7,14 @@ import (
 	"net"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	hpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func Example() {

@@ -5,15 +5,17 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 	"google.golang.org/grpc/codes"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func collect(t *testing.T, r *metric.ManualReader) map[string]metricdata.Metrics {
@@ -74,6 +76,7 @@ func TestMetrics(t *testing.T) {
 		return n == 3
 	})
 	got := collect(t, reader)
+	reason := func(v string) attribute.KeyValue { return attribute.String("otelproto.channel.reason", v) }
 	state := func(v string) attribute.KeyValue { return attribute.String("otelproto.channel.state", v) }
 	metricdatatest.AssertEqual(t, metricdata.Metrics{
 		Name: "otelproto.channel.generations", Unit: "{connection}", Description: "Connections, by whether they take RPCs or drain.",
@@ -84,8 +87,8 @@ func TestMetrics(t *testing.T) {
 		Data: sum(point(1)),
 	}, got["otelproto.channel.outstanding"], metricdatatest.IgnoreTimestamp())
 	for name, wants := range map[string][]attribute.KeyValue{
-		"otelproto.channel.invalidations": {attribute.String("otelproto.channel.reason", "forgotten"), attribute.String("otelproto.channel.reason", "proxy_unavailable")},
-		"otelproto.channel.retries":       {attribute.String("otelproto.channel.reason", "idempotent"), attribute.String("rpc.method", "channeltest.Service/Do")},
+		"otelproto.channel.invalidations": {reason("forgotten"), reason("proxy_unavailable")},
+		"otelproto.channel.retries":       {reason("idempotent"), attribute.String("rpc.method", "channeltest.Service/Do")},
 	} {
 		data, ok := got[name].Data.(metricdata.Sum[int64])
 		if !ok || !data.IsMonotonic {
@@ -155,6 +158,7 @@ func (b *syncBuffer) String() string {
 // deadlock.
 type stateHandler struct {
 	slog.Handler
+
 	conn func() *channel.Conn
 }
 
@@ -183,7 +187,9 @@ func TestStateChangesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	replace(t, c)
-	for _, want := range []string{"channel: connected", "target=passthrough:///" + s.addr, "channel: connection let go", "reason=proxy_unavailable"} {
-		eventually(t, want, func() bool { return bytes.Contains([]byte(out.String()), []byte(want)) })
+	for _, want := range []string{
+		"channel: connected", "target=passthrough:///" + s.addr, "channel: connection let go", "reason=proxy_unavailable",
+	} {
+		eventually(t, want, func() bool { return strings.Contains(out.String(), want) })
 	}
 }

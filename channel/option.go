@@ -71,7 +71,7 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 // RPC that a connection serves.
 func WithBackoff(b Backoff) Option {
 	return optionFunc(func(c *config) error {
-		b, err := b.withDefaults(connectBackoff)
+		b, err := b.withDefaults(connectBackoff())
 		if err != nil {
 			return fmt.Errorf("WithBackoff: %w", err)
 		}
@@ -244,7 +244,7 @@ func WithLogger(l *slog.Logger) Option {
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
-		backoff:        connectBackoff,
+		backoff:        connectBackoff(),
 		threshold:      defaultThreshold,
 		retry:          defaultRetryConfig(),
 		idleTimeout:    defaultIdleTimeout,

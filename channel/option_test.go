@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func TestBadOptionsFailTheConstructorsAndSayWhatIsWrong(t *testing.T) {
@@ -29,11 +30,11 @@ func TestBadOptionsFailTheConstructorsAndSayWhatIsWrong(t *testing.T) {
 		{"WithUnavailableThreshold: 0", []channel.Option{good, channel.WithUnavailableThreshold(0)}},
 		{"WithUnavailableThreshold: -1", []channel.Option{good, channel.WithUnavailableThreshold(-1)}},
 		{"WithClassifier", []channel.Option{good, channel.WithClassifier(nil)}},
-		{"WithRetry: MaxAttempts", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{MaxAttempts: -1})}},
-		{"WithRetry: Budget", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Budget: math.NaN()})}},
-		{"WithRetry: Burst", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Burst: -1})}},
-		{"WithRetry: Backoff: base", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Backoff: channel.Backoff{Base: -1}})}},
-		{`WithRetry: Idempotent: "Method"`, []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Idempotent: []string{"Method"}})}},
+		{"WithRetry: max attempts", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{MaxAttempts: -1})}},
+		{"WithRetry: budget", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Budget: math.NaN()})}},
+		{"WithRetry: burst", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Burst: -1})}},
+		{"WithRetry: backoff: base", []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Backoff: channel.Backoff{Base: -1}})}},
+		{`WithRetry: idempotent: "Method"`, []channel.Option{good, channel.WithRetry(channel.RetryPolicy{Idempotent: []string{"Method"}})}},
 		{"WithDrainTimeout: -1", []channel.Option{good, channel.WithDrainTimeout(-1)}},
 		{"WithIdleTimeout: -1", []channel.Option{good, channel.WithIdleTimeout(-1)}},
 		{"WithConnectTimeout: 0", []channel.Option{good, channel.WithConnectTimeout(0)}},

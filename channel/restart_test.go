@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/otelproto/otelproto-go/channel"
 )
 
 func TestServerRestartedOnTheSameAddressIsFoundAgain(t *testing.T) {

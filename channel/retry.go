@@ -56,7 +56,7 @@ type retryConfig struct {
 func defaultRetryConfig() retryConfig {
 	return retryConfig{
 		attempts: defaultAttempts,
-		backoff:  retryBackoff,
+		backoff:  retryBackoff(),
 		earn:     int64(defaultBudget * oneToken),
 		full:     defaultBurst * oneToken,
 	}
@@ -66,11 +66,11 @@ func newRetryConfig(p RetryPolicy) (retryConfig, error) {
 	r := defaultRetryConfig()
 	switch {
 	case p.MaxAttempts < 0:
-		return r, fmt.Errorf("MaxAttempts is %d, want 0 (default) or more", p.MaxAttempts)
+		return r, fmt.Errorf("max attempts is %d, want 0 (default) or more", p.MaxAttempts)
 	case !(p.Budget >= 0 && p.Budget <= 1000):
-		return r, fmt.Errorf("Budget is %v, want 0 (default) to 1000", p.Budget)
+		return r, fmt.Errorf("budget is %v, want 0 (default) to 1000", p.Budget)
 	case p.Burst < 0 || p.Burst > 1<<30:
-		return r, fmt.Errorf("Burst is %d, want 0 (default) to %d", p.Burst, 1<<30)
+		return r, fmt.Errorf("burst is %d, want 0 (default) to %d", p.Burst, 1<<30)
 	}
 	if p.MaxAttempts > 0 {
 		r.attempts = p.MaxAttempts
@@ -82,14 +82,14 @@ func newRetryConfig(p RetryPolicy) (retryConfig, error) {
 		r.full = int64(p.Burst) * oneToken
 	}
 	var err error
-	if r.backoff, err = p.Backoff.withDefaults(retryBackoff); err != nil {
-		return r, fmt.Errorf("Backoff: %w", err)
+	if r.backoff, err = p.Backoff.withDefaults(retryBackoff()); err != nil {
+		return r, fmt.Errorf("backoff: %w", err)
 	}
 	r.idempotent = make(map[string]struct{}, len(p.Idempotent))
 	for _, m := range p.Idempotent {
 		name := strings.TrimPrefix(m, "/")
 		if service, method, ok := strings.Cut(name, "/"); !ok || service == "" || method == "" || strings.Contains(method, "/") {
-			return r, fmt.Errorf("Idempotent: %q, want \"package.Service/Method\"", m)
+			return r, fmt.Errorf("idempotent: %q, want \"package.Service/Method\"", m)
 		}
 		r.idempotent[name] = struct{}{}
 	}

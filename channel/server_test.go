@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
-	"github.com/otelproto/otelproto-go/internal/faultproxy"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/otelproto/otelproto-go/channel"
+	"github.com/otelproto/otelproto-go/internal/faultproxy"
 )
 
 const (
@@ -42,11 +43,11 @@ type server struct {
 	release chan struct{} // for handlers that wait for the test
 }
 
-func serve(t testing.TB, addr string, opts ...grpc.ServerOption) *server {
-	t.Helper()
+func serve(tb testing.TB, addr string, opts ...grpc.ServerOption) *server {
+	tb.Helper()
 	var ln net.Listener
 	var err error
-	eventually(t, "listen on "+addr, func() bool { // the port may still be closing
+	eventually(tb, "listen on "+addr, func() bool { // the port may still be closing
 		ln, err = net.Listen("tcp", addr)
 		return err == nil
 	})
@@ -65,7 +66,7 @@ func serve(t testing.TB, addr string, opts ...grpc.ServerOption) *server {
 		defer close(done)
 		_ = s.grpc.Serve(ln)
 	}()
-	t.Cleanup(func() { s.grpc.Stop(); <-done })
+	tb.Cleanup(func() { s.grpc.Stop(); <-done })
 	return s
 }
 
@@ -91,6 +92,7 @@ func (s *server) handle(ctx context.Context, text string) error {
 	return nil
 }
 
+//nolint:revive // grpc fixes the order of the parameters
 func handleDo(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	in := new(wrapperspb.StringValue)
 	if err := decode(in); err != nil {
@@ -141,14 +143,14 @@ func do(ctx context.Context, c grpc.ClientConnInterface, text string, opts ...gr
 }
 
 // chat opens a stream and exchanges a first message.
-func chat(ctx context.Context, t testing.TB, c grpc.ClientConnInterface) grpc.ClientStream {
-	t.Helper()
+func chat(ctx context.Context, tb testing.TB, c grpc.ClientConnInterface) grpc.ClientStream {
+	tb.Helper()
 	cs, err := c.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, methodChat)
 	if err != nil {
-		t.Fatalf("open stream: %v", err)
+		tb.Fatalf("open stream: %v", err)
 	}
 	if err := exchange(cs, "hello"); err != nil {
-		t.Fatalf("first message: %v", err)
+		tb.Fatalf("first message: %v", err)
 	}
 	return cs
 }
@@ -167,13 +169,13 @@ func exchange(cs grpc.ClientStream, text string) error {
 	return nil
 }
 
-func finish(t testing.TB, cs grpc.ClientStream) {
-	t.Helper()
+func finish(tb testing.TB, cs grpc.ClientStream) {
+	tb.Helper()
 	if err := cs.CloseSend(); err != nil {
-		t.Errorf("CloseSend: %v", err)
+		tb.Errorf("CloseSend: %v", err)
 	}
 	if err := cs.RecvMsg(new(wrapperspb.StringValue)); !errors.Is(err, io.EOF) {
-		t.Errorf("end of stream: %v, want EOF", err)
+		tb.Errorf("end of stream: %v, want EOF", err)
 	}
 }
 
@@ -184,64 +186,64 @@ func quick() channel.Option {
 	return channel.WithBackoff(channel.Backoff{Base: 10 * time.Millisecond, Max: 100 * time.Millisecond})
 }
 
-func dial(t testing.TB, addr string, opts ...channel.Option) *channel.Conn {
-	t.Helper()
+func dial(tb testing.TB, addr string, opts ...channel.Option) *channel.Conn {
+	tb.Helper()
 	c, err := channel.New("passthrough:///"+addr, append([]channel.Option{channel.WithDialOptions(plaintext())}, opts...)...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+			tb.Errorf("Close: %v", err)
 		}
 	})
 	return c
 }
 
-func newCache(t testing.TB, opts ...channel.Option) *channel.Cache {
-	t.Helper()
+func newCache(tb testing.TB, opts ...channel.Option) *channel.Cache {
+	tb.Helper()
 	c, err := channel.NewCache(append([]channel.Option{channel.WithDialOptions(plaintext())}, opts...)...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
+			tb.Errorf("Close: %v", err)
 		}
 	})
 	return c
 }
 
-func tcpProxy(t testing.TB, backend string) *faultproxy.TCP {
-	t.Helper()
+func tcpProxy(tb testing.TB, backend string) *faultproxy.TCP {
+	tb.Helper()
 	p, err := faultproxy.ListenTCP(backend)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	tb.Cleanup(p.Close)
 	return p
 }
 
-func httpProxy(t testing.TB, backend string) *faultproxy.HTTP {
-	t.Helper()
+func httpProxy(tb testing.TB, backend string) *faultproxy.HTTP {
+	tb.Helper()
 	p, err := faultproxy.ListenHTTP(backend)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	tb.Cleanup(p.Close)
 	return p
 }
 
-func withPatience(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
+func withPatience(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
 // eventually polls until the condition holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -250,15 +252,15 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("%s: not within %v", what, patience)
+			tb.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }
 
-func wantCode(t testing.TB, err error, want codes.Code) {
-	t.Helper()
+func wantCode(tb testing.TB, err error, want codes.Code) {
+	tb.Helper()
 	if got := status.Code(err); got != want {
-		t.Fatalf("got %v (%v), want code %v", got, err, want)
+		tb.Fatalf("got %v (%v), want code %v", got, err, want)
 	}
 }
 
@@ -271,11 +273,11 @@ func contains(err error, text string) bool { return err != nil && strings.Contai
 func statusUnavailable() error { return status.Error(codes.Unavailable, "as the test wants it") }
 
 // grpcServer serves every method with h.
-func grpcServer(t testing.TB, h grpc.StreamHandler) (addr string) {
-	t.Helper()
+func grpcServer(tb testing.TB, h grpc.StreamHandler) (addr string) {
+	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.UnknownServiceHandler(h))
 	done := make(chan struct{})
@@ -283,7 +285,7 @@ func grpcServer(t testing.TB, h grpc.StreamHandler) (addr string) {
 		defer close(done)
 		_ = s.Serve(ln)
 	}()
-	t.Cleanup(func() { s.Stop(); <-done })
+	tb.Cleanup(func() { s.Stop(); <-done })
 	return ln.Addr().String()
 }
 

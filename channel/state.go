@@ -14,7 +14,7 @@ import (
 type State struct {
 	Target       string
 	Closed       bool
-	Connectivity connectivity.State // of the best current connection; Idle without one, Connecting while one is attempted, Shutdown once closed
+	Connectivity connectivity.State // of the best current connection; Idle: none; Connecting: one is attempted; Shutdown: closed
 	Generation   uint64             // of the newest current connection; 0: none
 	Age          time.Duration      // of that connection
 	Outstanding  int                // RPCs under way, on draining connections too

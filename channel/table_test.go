@@ -1,8 +1,8 @@
 package channel
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -14,7 +14,7 @@ func TestTableBehavesLikeAMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	tab, model := newTable(), make(map[string]*Conn)
 	for step := range 20000 {
-		target := fmt.Sprint(random.IntN(300))
+		target := strconv.Itoa(random.IntN(300))
 		switch random.IntN(3) {
 		case 0:
 			c := &Conn{target: target, hash: tab.hash(target)}

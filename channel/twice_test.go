@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/channel"
-	"github.com/otelproto/otelproto-go/internal/faultproxy"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/otelproto/otelproto-go/channel"
+	"github.com/otelproto/otelproto-go/internal/faultproxy"
 )
 
 // Each RPC has a text of its own, and the server counts them. Connections are
@@ -188,7 +188,10 @@ func TestInterceptorThatDropsTheOptionsTurnsRetriesOff(t *testing.T) {
 	c, err := channel.New("passthrough:///"+p.Addr(), quick(),
 		channel.WithRetry(channel.RetryPolicy{Idempotent: []string{methodDo}}),
 		channel.WithDialOptions(plaintext(), grpc.WithUnaryInterceptor(
-			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+			func(
+				ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+				invoke grpc.UnaryInvoker, _ ...grpc.CallOption,
+			) error {
 				return invoke(ctx, method, req, reply, cc)
 			})))
 	if err != nil {
@@ -205,19 +208,20 @@ func TestInterceptorThatDropsTheOptionsTurnsRetriesOff(t *testing.T) {
 // idempotency level.
 var registerDescriptor = func() func(t testing.TB) {
 	var once sync.Once
-	return func(t testing.TB) {
+	return func(tb testing.TB) {
+		tb.Helper()
 		once.Do(func() {
 			method := func(name string, level *descriptorpb.MethodOptions_IdempotencyLevel) *descriptorpb.MethodDescriptorProto {
 				return &descriptorpb.MethodDescriptorProto{
-					Name: proto.String(name), InputType: proto.String(".channeldescribed.M"), OutputType: proto.String(".channeldescribed.M"),
+					Name: new(name), InputType: new(".channeldescribed.M"), OutputType: new(".channeldescribed.M"),
 					Options: &descriptorpb.MethodOptions{IdempotencyLevel: level},
 				}
 			}
 			file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
-				Name: proto.String("channeldescribed.proto"), Package: proto.String("channeldescribed"), Syntax: proto.String("proto3"),
-				MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M")}},
+				Name: new("channeldescribed.proto"), Package: new("channeldescribed"), Syntax: new("proto3"),
+				MessageType: []*descriptorpb.DescriptorProto{{Name: new("M")}},
 				Service: []*descriptorpb.ServiceDescriptorProto{{
-					Name: proto.String("Service"),
+					Name: new("Service"),
 					Method: []*descriptorpb.MethodDescriptorProto{
 						method("Look", descriptorpb.MethodOptions_NO_SIDE_EFFECTS.Enum()),
 						method("Put", descriptorpb.MethodOptions_IDEMPOTENT.Enum()),
@@ -229,7 +233,7 @@ var registerDescriptor = func() func(t testing.TB) {
 				err = protoregistry.GlobalFiles.RegisterFile(file)
 			}
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		})
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/otelproto/otelproto-go/internal/faultproxy"
 	"go.uber.org/goleak"
+
+	"github.com/otelproto/otelproto-go/internal/faultproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,7 +120,7 @@ func TestHTTPAnswersForTheBackendOnConnectionsOpenedWhileSick(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "end")
 			w.WriteHeader(http.StatusOK)
-			w.Header().Set("end", "reached")
+			w.Header().Set("End", "reached")
 		}),
 	}
 	go func() { _ = backend.Serve(ln) }()
@@ -143,7 +144,7 @@ func TestHTTPAnswersForTheBackendOnConnectionsOpenedWhileSick(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
-		return res.StatusCode, res.Trailer.Get("end")
+		return res.StatusCode, res.Trailer.Get("End")
 	}
 	p.Sicken(http.StatusServiceUnavailable)
 	old := &http.Transport{Protocols: protocols}

@@ -29,7 +29,7 @@ type connKey struct{}
 
 // ListenHTTP starts a proxy to backend, which speaks HTTP/2 without TLS.
 func ListenHTTP(backend string) (*HTTP, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("faultproxy: listen: %w", err)
 	}
@@ -62,7 +62,7 @@ func ListenHTTP(backend string) (*HTTP, error) {
 				panic("bug: request without a connection")
 			}
 			if status := s.status.Load(); status != 0 {
-				w.Header().Set("content-type", "text/html")
+				w.Header().Set("Content-Type", "text/html")
 				w.WriteHeader(int(status))
 				_, _ = w.Write([]byte("<html>no backend</html>"))
 				return

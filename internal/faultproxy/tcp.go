@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -78,7 +79,7 @@ func (p *TCP) Up() error {
 	if p.ln != nil || p.closed {
 		return nil
 	}
-	ln, err := net.Listen("tcp", p.addr)
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", p.addr)
 	if err != nil {
 		return fmt.Errorf("faultproxy: listen: %w", err)
 	}
@@ -173,7 +174,7 @@ func (p *TCP) serve(client net.Conn) {
 			}
 		}
 	}
-	server, err := net.Dial("tcp", backend)
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", backend)
 	if err != nil {
 		return
 	}
