@@ -224,6 +224,7 @@ func (s *Subscription[T]) leave() {
 	if s.member.closed.Load() {
 		s.tearDown()
 	}
+	runtime.KeepAlive(s) // what abandons a dropped subscription relies on busy being free
 }
 
 // tearDown releases what a closed subscription holds, unless a Next is under way: that does it when it leaves.
