@@ -50,6 +50,8 @@ type layout struct {
 	bounds []float64
 	framed scale
 	apart  scale
+	// exemplars is the registry's option; it stands here because recording has the layout at hand.
+	exemplars bool
 	// wireOf and sizeOf give the bucket that a framed cell belongs to.
 	wireOf, sizeOf []int16
 }
