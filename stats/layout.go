@@ -100,7 +100,7 @@ const (
 type scale struct {
 	uppers []int64
 	// first[k] is the first cell that can hold a value whose binary form has k digits.
-	first [65]int16
+	first [65]int32
 }
 
 func newScale(uppers []int64) scale {
@@ -113,7 +113,7 @@ func newScale(uppers []int64) scale {
 		}
 
 		i, _ := slices.BinarySearch(uppers, least)
-		s.first[digits] = int16(i) //nolint:gosec // CheckBuckets limits the bounds
+		s.first[digits] = int32(i) //nolint:gosec // CheckBuckets limits the bounds
 	}
 
 	return s

@@ -51,7 +51,7 @@ func (p *perConn) produce(b *points, r *stats.Reading) {
 		}
 
 		known := p.conns[c.ID]
-		p.conn(b, c, known, startOf(b, known, c.Opened))
+		p.conn(b, c, known, startOf(b, known, c.Opened), false)
 	}
 
 	// After the live ones, so that one of these can't take the attributes of one that ends here.
@@ -70,7 +70,7 @@ func (p *perConn) produce(b *points, r *stats.Reading) {
 			start = later(r.Last, c.Opened)
 		}
 
-		p.conn(b, &c.ConnSnapshot, known, start)
+		p.conn(b, &c.ConnSnapshot, known, start, true)
 	}
 
 	for i := range r.Closed {
@@ -100,8 +100,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// conn adds the points of a connection. known is nil the first time.
-func (p *perConn) conn(b *points, c *stats.ConnSnapshot, known *conn, start time.Time) {
+// conn adds the points of a connection. known is nil the first time. shared says that other readers have the same rows: the SDK
+// reuses the memory of what it got.
+func (p *perConn) conn(b *points, c *stats.ConnSnapshot, known *conn, start time.Time, shared bool) {
 	if known == nil {
 		known = p.newConn(c)
 		p.conns[c.ID] = known
@@ -121,14 +122,16 @@ func (p *perConn) conn(b *points, c *stats.ConnSnapshot, known *conn, start time
 		if b.delta {
 			known.before = append(known.before, row)
 
+			var b stats.Row
 			if len(before) > 0 && idOf(&before[0]) == idOf(&row) {
-				row = less(row, before[0])
-				before = before[1:]
+				b, before = before[0], before[1:]
 			}
 
-			if empty(&row) {
+			if row = less(row, b); empty(&row) {
 				continue
 			}
+		} else if shared {
+			row = less(row, stats.Row{})
 		}
 
 		b.row(&row, start, known.attrs...)
