@@ -73,7 +73,7 @@ func NewRegistry(opts ...Option) *Registry {
 	l := newLayout(c.buckets)
 	l.exemplars = c.exemplars
 
-	return &Registry{
+	r := &Registry{
 		layout:   l,
 		limits:   c.limits,
 		start:    time.Now(),
@@ -82,6 +82,9 @@ func NewRegistry(opts ...Option) *Registry {
 		rows:     make(map[rowID]*row),
 		keys:     make(map[keyID]int),
 	}
+	r.collected.Store(-1) // what is recorded in the same moment is fresh
+
+	return r
 }
 
 // Open adds a live connection. Each call adds one, whatever the addresses, with one exception: where Local or Remote is an address of an
