@@ -176,7 +176,19 @@ type syscallConn struct {
 }
 
 // SyscallConn gives access to the descriptor.
-func (c *syscallConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
+func (c *syscallConn) SyscallConn() (syscall.RawConn, error) { return rawOf(c.raw) }
+
+// rawConn hides what else package net's raw connections can do: by it, os.File.WriteTo would write to the socket past us.
+type rawConn struct{ syscall.RawConn }
+
+func rawOf(c syscall.Conn) (syscall.RawConn, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+
+	return rawConn{raw}, nil
+}
 
 // stream is what TCP and Unix sockets can do.
 type stream interface {
@@ -193,6 +205,9 @@ type streamConn struct {
 	*socketConn
 	stream
 }
+
+// SyscallConn gives access to the descriptor.
+func (c *streamConn) SyscallConn() (syscall.RawConn, error) { return rawOf(c.stream) }
 
 // tcpConn is a TCP socket.
 type tcpConn struct {
