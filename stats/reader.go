@@ -114,9 +114,10 @@ func (rd *Reader) readTotalsLocked() Reading {
 	live = append(live, r.closing...)
 	rows := slices.Clone(r.inOrder)
 	rd.lastID = r.lastID
+	now := time.Now() // with mu held, so that what isn't among the live ones is opened later
 	r.mu.Unlock()
 
-	reading := Reading{Start: r.start, Last: rd.last, Time: time.Now(), Live: n, Sockets: r.closedSockets}
+	reading := Reading{Start: r.start, Last: rd.last, Time: now, Live: n, Sockets: r.closedSockets}
 	if rd.last.IsZero() {
 		reading.Last = r.start
 	}
