@@ -60,7 +60,7 @@ func (c *connWindow) overheadShare() float64 {
 		return -1
 	}
 
-	return socketOf(c.connSums.sockets()).OverheadShare
+	return socketOf(c.sockets()).OverheadShare
 }
 
 func (b builder) connectionTable(conns []connWindow) connectionTable {
@@ -94,7 +94,7 @@ func (b builder) connectionRow(c *connWindow) connectionRow {
 	}
 
 	if c.counted {
-		socket := socketOf(c.connSums.sockets())
+		socket := socketOf(c.sockets())
 		row.Lifetime.Socket = &socket
 	}
 

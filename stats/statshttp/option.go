@@ -72,8 +72,9 @@ func WithSection(s Section) Option {
 	})
 }
 
-// WithTraceURL links the exemplars of a registry that has them ([stats.WithExemplars]) to the page of a trace elsewhere: f gives its address
-// from the trace's and the span's number in hexadecimal digits; an empty one is no link. By default the numbers are shown without links.
+// WithTraceURL links the exemplars of a registry that has them ([stats.WithExemplars]) to the page of a trace elsewhere: f gives
+// its address, http or https, from the trace's and the span's number in hexadecimal digits; an empty one is no link. By
+// default the numbers are shown without links.
 // f is called by several goroutines at once.
 func WithTraceURL(f func(traceID, spanID string) string) Option {
 	return optionFunc(func(c *config) error {

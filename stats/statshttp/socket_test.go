@@ -99,7 +99,9 @@ func TestAnExemplarLinksToItsTrace(t *testing.T) {
 	reg := stats.NewRegistry(stats.WithExemplars())
 	conn := reg.Open(stats.ConnInfo{})
 	span := func(id byte) trace.SpanContext {
-		return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{id}, SpanID: trace.SpanID{id}, TraceFlags: trace.FlagsSampled})
+		return trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{id}, SpanID: trace.SpanID{id}, TraceFlags: trace.FlagsSampled,
+		})
 	}
 
 	for i, size := range []int{10, 3000, 20} {
