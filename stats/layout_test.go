@@ -18,7 +18,9 @@ type naive struct {
 	sum    uint64
 }
 
-func newNaive(bounds []float64) *naive { return &naive{bounds: bounds, counts: make([]uint64, len(bounds)+1)} }
+func newNaive(bounds []float64) *naive {
+	return &naive{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
+}
 
 func (n *naive) record(v int) {
 	i := 0

@@ -93,7 +93,8 @@ func WithSeriesLimit(n int) Option {
 
 // WithWaitingLimit sets how many series of closed connections may wait for a reader that was made by [Registry.NewConnReader] and
 // doesn't read, 50,000 by default (about 25 MB), at least 0. For such a reader those beyond it, the oldest first, are counted
-// together under ID 0, and reported once to [otel.Handle]. No count is lost, and snapshots are not concerned.
+// together under ID 0, and reported once to [otel.Handle]. Beside these, connections that it has read while they were live are
+// kept for it: no more than were live at its last reading. No count is lost, and snapshots are not concerned.
 func WithWaitingLimit(n int) Option {
 	return optionFunc(func(c *config) error {
 		if n < 0 {

@@ -17,8 +17,12 @@ type Reader struct {
 	last   time.Time
 	closed bool
 	// next is the number of the first closed connection that this reader has not seen.
-	next   uint64
+	next uint64
+	// missed and kept are closed connections that waited beyond the limit: kept those that this reader has read live, which
+	// have IDs up to lastID.
 	missed missed
+	kept   []waitingConn
+	lastID uint64
 }
 
 // Reading is what a [Reader] reads. Its rows may be shared with other readings: don't change them.
@@ -54,7 +58,7 @@ type ClosedConn struct {
 func (r *Registry) NewReader() *Reader { return &Reader{registry: r} }
 
 // NewConnReader makes a reader of each connection. From now on each connection that closes is kept until every such reader
-// has seen it, but no more of them than [WithWaitingLimit] says. Close the reader when it is no longer used.
+// has seen it, with the limit of [WithWaitingLimit]. Close the reader when it is no longer used.
 // It waits for a snapshot or a reading that is under way.
 func (r *Registry) NewConnReader() *Reader {
 	r.totals.Lock()
@@ -74,7 +78,7 @@ func (rd *Reader) Close() {
 	r.totals.Lock()
 	defer r.totals.Unlock()
 
-	rd.closed, rd.missed = true, missed{}
+	rd.closed, rd.missed, rd.kept = true, missed{}, nil
 	r.readers = slices.DeleteFunc(r.readers, func(other *Reader) bool { return other == rd })
 	r.trimTotalsLocked()
 }
@@ -109,9 +113,11 @@ func (rd *Reader) readTotalsLocked() Reading {
 	// What closes from here on waits for the totals. It stays among the live ones until the next reading.
 	live = append(live, r.closing...)
 	rows := slices.Clone(r.inOrder)
+	rd.lastID = r.lastID
+	now := time.Now() // with mu held, so that what isn't among the live ones is opened later
 	r.mu.Unlock()
 
-	reading := Reading{Start: r.start, Last: rd.last, Time: time.Now(), Live: n, Sockets: r.closedSockets}
+	reading := Reading{Start: r.start, Last: rd.last, Time: now, Live: n, Sockets: r.closedSockets}
 	if rd.last.IsZero() {
 		reading.Last = r.start
 	}
@@ -142,7 +148,7 @@ func (rd *Reader) readConnsTotalsLocked(reading *Reading, live []*connection) {
 // takeClosedTotalsLocked gives each connection that closed since the last reading, once.
 func (rd *Reader) takeClosedTotalsLocked() []ClosedConn {
 	w := &rd.registry.waiting
-	fresh := w.ended[rd.next-w.first:]
+	fresh := append(rd.kept, w.ended[rd.next-w.first:]...)
 	closed := make([]ClosedConn, 0, len(fresh))
 	index := make(map[*connection]int, len(fresh))
 
@@ -161,7 +167,7 @@ func (rd *Reader) takeClosedTotalsLocked() []ClosedConn {
 		}
 	}
 
-	rd.missed, rd.next = missed{}, w.next()
+	rd.missed, rd.kept, rd.next = missed{}, nil, w.next()
 	rd.registry.trimTotalsLocked()
 
 	return closed

@@ -58,8 +58,9 @@ func (r *Registry) trimTotalsLocked() {
 	}
 }
 
-// limitWaitingTotalsLocked forgets the oldest beyond the limit and tells whether there were any: for the readers that have
-// not seen them they are counted together.
+// limitWaitingTotalsLocked forgets the oldest beyond the limit and tells whether there were any. For the readers that have not
+// seen them they are counted together, but for those that a reader has read while they were live: what it has read of these
+// can't be taken back, so it keeps them, and they are no more than were live then.
 func (r *Registry) limitWaitingTotalsLocked() (over bool) {
 	n, series := 0, r.waiting.series
 
@@ -69,9 +70,16 @@ func (r *Registry) limitWaitingTotalsLocked() (over bool) {
 		}
 
 		for _, rd := range r.readers {
-			if rd.next == r.waiting.first+uint64(n) {
+			if rd.next != r.waiting.first+uint64(n) {
+				continue
+			}
+
+			rd.next++
+
+			if e.ID != 0 && e.ID <= rd.lastID && !e.Late {
+				rd.kept = append(rd.kept, e)
+			} else {
 				rd.missed.add(r, e)
-				rd.next++
 			}
 		}
 

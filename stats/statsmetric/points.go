@@ -24,6 +24,8 @@ func idOf(r *stats.Row) rowID { return rowID{r.Client, r.Server, r.Key} }
 type keyAttributes struct {
 	byRow map[rowID]*keyAttribute
 	bySet map[sideSet]*keyAttribute
+	// found is set when rows that share a set are found: the first of them may have a point already.
+	found bool
 }
 
 type keyAttribute struct {
@@ -63,7 +65,7 @@ func (k *keyAttributes) of(r *stats.Row) *keyAttribute {
 		a = &keyAttribute{attrs: attrs, set: set}
 		k.bySet[name] = a
 	} else {
-		a.shared = true
+		a.shared, k.found = true, true
 	}
 
 	k.byRow[id] = a
@@ -91,6 +93,8 @@ type points struct {
 }
 
 func newPoints(delta bool, attrs *keyAttributes, r *stats.Reading) *points {
+	attrs.found = false
+
 	return &points{delta: delta, attrs: attrs, time: r.Time, last: r.Last, start: r.Start, live: r.Live}
 }
 
@@ -133,9 +137,20 @@ func (b *points) merged(r *stats.Row, set attribute.Set) bool {
 			b.shared = make(map[sideSet]int)
 		}
 
-		b.shared[name] = len(b.wire[side])
+		at = -1
+		if b.attrs.found {
+			at = slices.IndexFunc(b.wire[side], func(p metricdata.HistogramDataPoint[int64]) bool {
+				return p.Attributes.Equivalent() == set.Equivalent()
+			})
+		}
 
-		return false
+		if at < 0 {
+			b.shared[name] = len(b.wire[side])
+
+			return false
+		}
+
+		b.shared[name] = at
 	}
 
 	addHistogram(&b.wire[side][at], r.Wire)
