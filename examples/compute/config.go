@@ -47,7 +47,7 @@ func parse(args []string, output io.Writer) (config, error) {
 	flags.Uint64Var(&c.seed, "seed", 1, "what tables and questions follow from")
 	flags.DurationVar(&c.restart, "restart", 0, "how often to restart a replica, one after the other; 0: never")
 	flags.BoolVar(&c.json, "json", false, "print the final snapshot as JSON and nothing else")
-	flags.StringVar(&c.debugAddr, "debug-addr", defaultDebugAddr, "where to serve the debug page of the controller's registry; empty: nowhere")
+	flags.StringVar(&c.debugAddr, "debug-addr", defaultDebugAddr, "where to serve the debug page of the controller; empty: nowhere")
 	flags.StringVar(&c.export, "export", exportInstruments,
 		"what is exported if the environment names an exporter: "+exportInstruments+" of the handlers, or the controller's "+exportRegistry)
 	err := flags.Parse(args)
