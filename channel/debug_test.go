@@ -30,7 +30,9 @@ func TestTheDebugPageShowsTheTargets(t *testing.T) {
 	answer := httptest.NewRecorder()
 	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 	text := answer.Body.String()
-	for _, want := range []string{"Channels (1 of 1)", "Channel (1 of 1)", "passthrough:///127.0.0.1:1", "LAST FAILURE", "connection refused"} {
+	for _, want := range []string{
+		"Channels (1 of 1)", "Channel (1 of 1)", "passthrough:///127.0.0.1:1", "LAST FAILURE", "connection refused",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page doesn't show %q:\n%s", want, text)
 		}
