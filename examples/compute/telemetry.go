@@ -99,7 +99,8 @@ func (t *telemetry) shutdown(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
-	if err := provider.Shutdown(ctx); err != nil {
+	// Shutdown alone would break off an export that is on its way, and the values of a delta export are in no later one.
+	if err := errors.Join(provider.ForceFlush(ctx), provider.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("compute: exporting: %w", err)
 	}
 	return nil
