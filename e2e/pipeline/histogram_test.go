@@ -89,7 +89,8 @@ func ofBackend(ctx context.Context, b *pipeline.Backend, instance string) (histo
 			Metric: strings.NewReplacer("otelproto_client_", "otelproto.client.", "otelproto_server_", "otelproto.server.",
 				"message_", "message.", "_bytes", "").Replace(metric),
 			Method: s.Labels["rpc_method"], Direction: s.Labels["network_io_direction"],
-			Type: s.Labels["otelproto_message_type"], Variant: s.Labels["otelproto_message_variant"], Retry: s.Labels["otelproto_rpc_retry"],
+			Type: s.Labels["otelproto_message_type"], Variant: s.Labels["otelproto_message_variant"],
+			Retry: s.Labels["otelproto_rpc_retry"],
 		}
 		h := histogram{Counts: make([]uint64, len(bounds)+1)}
 
@@ -194,7 +195,7 @@ func ofFile(t *testing.T, path string, temporality int) (all histograms, exempla
 
 	for lines.Scan() {
 		var e export
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil { //nolint:musttag // OTLP's names differ in the case only
 			t.Fatal(err)
 		}
 

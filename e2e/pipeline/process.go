@@ -27,9 +27,14 @@ type Process struct {
 
 // start runs a program whose output goes to a file in dir.
 func start(dir, name, path string, env []string, args ...string) (*Process, error) {
-	p := &Process{name: name, command: exec.Command(path, args...), log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	p := &Process{
+		name:    name,
+		command: exec.CommandContext(context.Background(), path, args...), // it runs until Stop
+		log:     filepath.Join(dir, name+".log"),
+		ended:   make(chan struct{}),
+	}
 
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -133,23 +138,13 @@ func Poll(ctx context.Context, f func() error) error {
 }
 
 // dial tells whether something listens at an address.
-func dial(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+func dial(ctx context.Context, addr string) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 
 	return c.Close()
-}
-
-// Free gives an address of 127.0.0.1 that is free now.
-func Free() (string, error) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-
-	return lis.Addr().String(), lis.Close()
 }
 
 // CheckFree says what to do if something listens at an address already.

@@ -15,8 +15,11 @@ import (
 	"strings"
 )
 
-// VictoriaMetricsVersion is the newest that this Go version builds.
-const VictoriaMetricsVersion = "v1.151.0"
+// The backend's version is the newest that this Go version builds.
+const (
+	victoriaMetrics        = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
+	victoriaMetricsVersion = "v1.151.0"
+)
 
 // Root gives the root of the repository, above the working directory.
 func Root() (string, error) {
@@ -67,10 +70,10 @@ func VictoriaMetrics(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	path := filepath.Join(root, ".bin", "victoria-metrics", VictoriaMetricsVersion, "victoria-metrics")
+	path := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
 
 	return build(ctx, path, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
-		return []string{"install", "-ldflags", "-s -w", "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@" + VictoriaMetricsVersion}
+		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
 	})
 }
 
@@ -93,7 +96,7 @@ func build(ctx context.Context, path, source string, env []string, args func(dir
 		return path, nil
 	}
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
 	}
 

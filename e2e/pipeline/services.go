@@ -51,7 +51,7 @@ func StartCollector(ctx context.Context, dir string, a CollectorAddr) (*Process,
 		return nil, err
 	}
 
-	return p, p.ready(ctx, func() error { return errors.Join(dial(a.GRPC), dial(a.HTTP)) })
+	return p, p.ready(ctx, func() error { return errors.Join(dial(ctx, a.GRPC), dial(ctx, a.HTTP)) })
 }
 
 // Backend is a VictoriaMetrics.
