@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -147,10 +148,9 @@ func (d *display) final(instance *controller.Instance) error {
 	}
 	var lines []string
 	if !d.exports {
-		lines = append(table.Lines(append(
-			table.PerConnection(now, now, d.replicas.name),
-			table.InTotal(now, now, "all")...,
-		)), "")
+		connections := table.PerConnection(now, now, d.replicas.name)
+		lines = table.Lines(append(connections, table.InTotal(now, now, "all")...))
+		lines = append(slices.Insert(lines, 1+len(connections), ""), "")
 	}
 	lines = append(lines, d.summary(instance)...)
 	if _, err := io.WriteString(d.stdout, strings.Join(lines, "\n")+"\n"); err != nil {
