@@ -25,8 +25,8 @@ type Process struct {
 	err     error // valid when ended is closed
 }
 
-// start runs a program whose output goes to a file in dir.
-func start(dir, name, path string, env []string, args ...string) (*Process, error) {
+// Start runs a program whose output goes to a file in dir.
+func Start(dir, name, path string, env []string, args ...string) (*Process, error) {
 	p := &Process{
 		name:    name,
 		command: exec.CommandContext(context.Background(), path, args...), // it runs until Stop
@@ -58,6 +58,17 @@ func start(dir, name, path string, env []string, args ...string) (*Process, erro
 
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Err gives an error with the last lines of its output if the process ended other than well. It waits for the end.
+func (p *Process) Err() error {
+	<-p.ended
+
+	if p.err != nil {
+		return fmt.Errorf("pipeline: %s ended: %w\n%s", p.name, p.err, p.Log())
+	}
+
+	return nil
+}
 
 // Stop asks the process to end, and kills it if it doesn't in ten seconds. It may be called more than once.
 func (p *Process) Stop() {

@@ -89,8 +89,8 @@ func Compute(ctx context.Context, dir string) (string, error) {
 	return path, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", path, "./compute")
 }
 
-// build runs the go command in source, unless there is a file at path. The file appears there when it is whole, so that two builds
-// at the same time do no harm.
+// build runs the go command in source, unless there is a file at path. The file appears there when it is whole, and of two builds
+// at the same time, by two test packages, the second waits for the first.
 func build(ctx context.Context, path, source string, env []string, args func(dir string) []string) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
@@ -98,6 +98,16 @@ func build(ctx context.Context, path, source string, env []string, args func(dir
 
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", err
+	}
+
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+
+	if _, err := os.Stat(path); err == nil { // by now
+		return path, nil
 	}
 
 	dir, err := os.MkdirTemp(filepath.Dir(path), "build")

@@ -44,7 +44,7 @@ func StartCollector(ctx context.Context, dir string, a CollectorAddr) (*Process,
 		args = append(args, config("file"))
 	}
 
-	p, err := start(dir, "collector", path, []string{
+	p, err := Start(dir, "collector", path, []string{
 		"OTLP_GRPC=" + a.GRPC, "OTLP_HTTP=" + a.HTTP, "BACKEND=" + a.Backend, "OTLP_FILE=" + a.File,
 	}, args...)
 	if err != nil {
@@ -79,7 +79,7 @@ func StartBackend(ctx context.Context, dir, addr string) (*Backend, error) {
 		return nil, err
 	}
 
-	p, err := start(dir, "victoria-metrics", path, nil,
+	p, err := Start(dir, "victoria-metrics", path, nil,
 		"-httpListenAddr="+addr, "-storageDataPath="+filepath.Join(dir, "data"), "-retentionPeriod=1d", "-search.latencyOffset=0s",
 		"-opentelemetry.usePrometheusNaming", "-vmui.customDashboardsPath="+filepath.Join(root, "docs", "dashboards", "vmui"))
 	if err != nil {
