@@ -48,7 +48,7 @@ func Grafana() ([]byte, error) {
 func grafanaPanel(p Panel, id int, pos map[string]int) map[string]any {
 	source := map[string]string{"type": "prometheus", "uid": "${datasource}"}
 
-	var targets []any
+	targets := make([]any, 0, len(p.Queries))
 
 	for i, q := range p.Queries {
 		targets = append(targets, map[string]any{
@@ -61,7 +61,9 @@ func grafanaPanel(p Panel, id int, pos map[string]int) map[string]any {
 		"id": id, "type": "timeseries", "title": p.Title, "description": p.Description, "datasource": source, "gridPos": pos,
 		"targets": targets,
 		"fieldConfig": map[string]any{
-			"defaults":  map[string]any{"unit": p.Unit.Grafana, "min": 0, "custom": map[string]any{"fillOpacity": 10, "showPoints": "never"}},
+			"defaults": map[string]any{
+				"unit": p.Unit.grafana(), "min": 0, "custom": map[string]any{"fillOpacity": 10, "showPoints": "never"},
+			},
 			"overrides": []any{},
 		},
 		"options": map[string]any{

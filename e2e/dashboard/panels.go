@@ -22,21 +22,36 @@ type Query struct {
 	Expr, Legend string
 }
 
-// Unit is what a panel's values are.
-type Unit struct {
-	// Grafana is the name of the unit in Grafana, VMUI the text behind a number in vmui.
-	Grafana, VMUI string
-}
+// Unit is what a panel's values are, as vmui writes it behind a number.
+type Unit string
 
 // The units of the panels.
-var (
-	bytesPerSecond = Unit{"binBps", "B/s"}
-	bytes          = Unit{"bytes", "B"}
-	perSecond      = Unit{"cps", "/s"}
-	percent        = Unit{"percentunit", ""}
-	number         = Unit{"short", ""}
-	seconds        = Unit{"s", "s"}
+const (
+	bytesPerSecond Unit = "B/s"
+	bytes          Unit = "B"
+	perSecond      Unit = "/s"
+	seconds        Unit = "s"
+	percent        Unit = "of 1"
+	number         Unit = ""
 )
+
+// grafana is the unit's name in Grafana.
+func (u Unit) grafana() string {
+	switch u {
+	case bytesPerSecond:
+		return "binBps"
+	case bytes:
+		return "bytes"
+	case perSecond:
+		return "cps"
+	case seconds:
+		return "s"
+	case percent:
+		return "percentunit"
+	default:
+		return "short"
+	}
+}
 
 // Labels of the metrics, as queries group by them.
 const (
@@ -59,11 +74,13 @@ func one(title, description string, unit Unit, expr, legend string) Panel {
 }
 
 // Rows gives the whole dashboard.
-func Rows() []Row { return append(sizes(), connections(), channels(), broadcasts()) }
+func Rows() []Row { return append(sizes(), broadcasts()) }
 
 func sizes() []Row {
-	quantile := func(q, name string) Query {
-		return Query{"histogram_quantile(" + q + ", " + rate(sizeBucket, "le, network_io_direction") + ")", name + " {{network_io_direction}}"}
+	// One query rather than three, which vmui draws on axes of their own.
+	quantile := func(q, name string) string {
+		return "label_replace(histogram_quantile(" + q + ", " + rate(sizeBucket, "le, network_io_direction") +
+			`), "quantile", "` + name + `", "", "")`
 	}
 
 	return []Row{
@@ -84,10 +101,9 @@ func sizes() []Row {
 				"(sum(rate("+wireSum+`{otelproto_rpc_retry="true"}[$window])) or vector(0)) / sum(rate(`+wireSum+"[$window]))", "retries"),
 		}},
 		{Side: true, Title: "How large are the messages?", Panels: []Panel{
-			{
-				"Uncompressed size, quantiles", "Estimated within a bucket.", bytes,
-				[]Query{quantile("0.5", "p50"), quantile("0.9", "p90"), quantile("0.99", "p99")},
-			},
+			one("Uncompressed size, quantiles", "Estimated within a bucket.", bytes,
+				quantile("0.5", "p50")+" or "+quantile("0.9", "p90")+" or "+quantile("0.99", "p99"),
+				"{{quantile}} {{network_io_direction}}"),
 			one("99th percentile by type and variant", "Which kind makes the tail.", bytes,
 				"histogram_quantile(0.99, "+rate(sizeBucket, "le, "+byKind)+")", kindLegend),
 			one("Mean size by type and variant", "Uncompressed.", bytes, rate(sizeSum, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
@@ -95,41 +111,13 @@ func sizes() []Row {
 				"1 - "+rate(sizeBucket+`{le=~"65536(.0)?"}`, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
 		}},
 		{Side: true, Title: "Does compression pay?", Panels: []Panel{
-			one("Compression ratio by type and variant", "Uncompressed bytes by bytes on the wire. Below 1: not compressed, but for the prefix.",
+			one("Compression ratio by type and variant", "Uncompressed by wire bytes. Just below 1: not compressed, and a prefix.",
 				number, rate(sizeSum, byKind)+" / "+rate(wireSum, byKind), kindLegend),
 		}},
 		{Side: true, Title: "How many messages?", Panels: []Panel{
 			one("Messages by type and variant", "Each attempt's.", perSecond, rate(sizeCount, byKind), kindLegend),
 		}},
 	}
-}
-
-func connections() Row {
-	return Row{Title: "What else do connections carry?", Panels: []Panel{
-		one("Bytes of the sockets", "With the registry's listener or dialer.", bytesPerSecond,
-			rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
-		one("Overhead", "Headers, frames and TLS: the share of the socket's bytes that no message has.", percent,
-			rate("otelproto_connection_overhead_bytes_total", "network_io_direction")+" / "+
-				rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
-		one("Live connections", "Of all processes.", number, "sum(otelproto_connections)", "connections"),
-	}}
-}
-
-func channels() Row {
-	return Row{Title: "Are the channels healthy?", Panels: []Panel{
-		one("Connections by state", "Active ones, and those that end what still runs on them.", number,
-			"sum by (server_address, otelproto_channel_state) (otelproto_channel_generations)", "{{server_address}} {{otelproto_channel_state}}"),
-		one("Replaced connections", "By the reason.", perSecond,
-			rate("otelproto_channel_invalidations_total", "server_address, otelproto_channel_reason"),
-			"{{server_address}} {{otelproto_channel_reason}}"),
-		one("Time to connect", "95th percentile.", seconds,
-			"histogram_quantile(0.95, "+rate("otelproto_channel_connect_duration_seconds_bucket", "le, server_address, error_type")+")",
-			"{{server_address}} {{error_type}}"),
-		one("Retries", "By the reason.", perSecond, rate("otelproto_channel_retries_total", "server_address, otelproto_channel_reason"),
-			"{{server_address}} {{otelproto_channel_reason}}"),
-		one("Outstanding RPCs", "Unary calls and streams that haven't ended.", number,
-			"sum by (server_address) (otelproto_channel_outstanding)", "{{server_address}}"),
-	}}
 }
 
 func broadcasts() Row {

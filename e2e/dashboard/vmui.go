@@ -18,9 +18,9 @@ func VMUI() (map[string][]byte, error) {
 	files := make(map[string][]byte)
 
 	for name, d := range map[string]vmuiDashboard{
-		"1-client.json":            vmuiOf("gRPC clients", "client", func(r Row) bool { return r.Side }),
-		"2-server.json":            vmuiOf("gRPC servers", "server", func(r Row) bool { return r.Side }),
-		"3-channel-broadcast.json": vmuiOf("Connections, channels, broadcasts", "", func(r Row) bool { return !r.Side }),
+		"1-client.json":    vmuiOf("gRPC clients", "client", func(r Row) bool { return r.Side }),
+		"2-server.json":    vmuiOf("gRPC servers", "server", func(r Row) bool { return r.Side }),
+		"3-broadcast.json": vmuiOf("Broadcasts", "", func(r Row) bool { return !r.Side }),
 	} {
 		text, err := encode(d)
 		if err != nil {
@@ -65,7 +65,7 @@ func vmuiOf(title, side string, has func(Row) bool) vmuiDashboard {
 
 		for _, p := range r.Panels {
 			panel := vmuiPanel{
-				Title: p.Title, Description: p.Description, Unit: p.Unit.VMUI, ShowLegend: true,
+				Title: p.Title, Description: p.Description, Unit: string(p.Unit), ShowLegend: true,
 				Width: 12 / min(len(r.Panels), 2), // of 12 columns
 			}
 			for _, q := range p.Queries {

@@ -26,10 +26,11 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	err := run(ctx, a, os.Stdout)
 
-	if err := run(ctx, a, os.Stdout); err != nil {
-		stop()
+	stop()
+
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -88,7 +89,7 @@ func run(ctx context.Context, a addresses, out io.Writer) error {
 
 // page is what to look at.
 func page(b *pipeline.Backend) string {
-	return b.URL + "/vmui/?#/dashboards?g0.range_input=10m&g0.relative_time=none"
+	return b.URL + "/vmui/?#/dashboards?g0.range_input=5m&g0.relative_time=last_5_minutes"
 }
 
 // runLoad runs the nth load and returns when its time is over, or with ended or an error when the demo is.
