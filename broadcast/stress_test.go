@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.opentelemetry.io/otel/metric/noop"
+
 	"github.com/otelproto/otelproto-go/broadcast"
 )
 
@@ -178,6 +180,45 @@ func TestStressNoWakeUpIsLost(t *testing.T) {
 		topic.Close(nil)
 		wg.Wait()
 		broadcast.Check(t, topic)
+	}
+}
+
+// Topic 8 and 9: an event that is ready beats the cancellation, and earlier events drain before the cause, also if both
+// come while Next looks for the one and then for the other.
+func TestStressAnEventBeforeTheEndIsDelivered(t *testing.T) {
+	rounds := scaled(20_000)
+	if stressed {
+		rounds = 500_000
+	}
+	for _, end := range []string{"cancel", "close"} {
+		shared := topicOf(t, broadcast.Options[int]{})
+		for range rounds {
+			ctx, cancel := context.WithCancel(t.Context())
+			topic := shared
+			if end == "close" {
+				var err error
+				if topic, err = broadcast.New(broadcast.Options[int]{MeterProvider: noop.NewMeterProvider()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := topic.Subscribe(ctx)
+			var ready, wg sync.WaitGroup
+			ready.Add(1)
+			wg.Go(func() {
+				ready.Done()
+				if _, err := s.Next(); err != nil {
+					t.Errorf("%s after an event: Next() = %v", end, err)
+				}
+			})
+			ready.Wait()
+			publish(t, topic, 1)
+			if end == "close" {
+				topic.Close(nil)
+			}
+			cancel()
+			wg.Wait()
+			s.Close()
+		}
 	}
 }
 

@@ -130,6 +130,7 @@ func (s *Subscription[T]) wait(dst []Event[T]) (n int, err error) {
 			}
 			continue
 		}
+		// What was published before the end, of the topic or of the context, comes first, and may have come since.
 		if s.topic.closed.Load() {
 			if log.newest.Load() != cursor {
 				continue
@@ -139,6 +140,9 @@ func (s *Subscription[T]) wait(dst []Event[T]) (n int, err error) {
 		}
 		if m.wake == nil || m.state.Load() == cancelled { // otherwise the context would have cancelled the sleep
 			if m.ctx.Err() != nil {
+				if log.newest.Load() != cursor {
+					continue
+				}
 				m.retire()
 				return 0, contextError(m.ctx)
 			}
@@ -224,6 +228,7 @@ func (s *Subscription[T]) leave() {
 	if s.member.closed.Load() {
 		s.tearDown()
 	}
+	runtime.KeepAlive(s) // what abandons a dropped subscription relies on busy being free
 }
 
 // tearDown releases what a closed subscription holds, unless a Next is under way: that does it when it leaves.
