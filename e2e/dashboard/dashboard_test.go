@@ -48,6 +48,11 @@ func translated(t *testing.T) (metrics, labels map[string]bool) {
 	t.Helper()
 
 	metrics, labels = make(map[string]bool), map[string]bool{"le": true}
+
+	for _, name := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(read(t, "metrics.md"), -1) {
+		labels[strings.ReplaceAll(name[1], ".", "_")] = true
+	}
+
 	row := regexp.MustCompile("(?m)^\\| ((?:`[a-z_.]+`(?:, )?)+) \\|(.*)$")
 
 	for _, m := range row.FindAllStringSubmatch(read(t, "metrics.md"), -1) {
@@ -55,7 +60,6 @@ func translated(t *testing.T) (metrics, labels map[string]bool) {
 
 		for name := range strings.SplitSeq(m[1], ", ") {
 			name = strings.ReplaceAll(strings.Trim(name, "`"), ".", "_")
-			labels[name] = true
 
 			if len(cells) < 4 { // a row of attributes
 				continue

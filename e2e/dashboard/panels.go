@@ -74,7 +74,7 @@ func one(title, description string, unit Unit, expr, legend string) Panel {
 }
 
 // Rows gives the whole dashboard.
-func Rows() []Row { return append(sizes(), broadcasts()) }
+func Rows() []Row { return append(sizes(), connections(), channels(), broadcasts()) }
 
 func sizes() []Row {
 	// One query rather than three, which vmui draws on axes of their own.
@@ -118,6 +118,34 @@ func sizes() []Row {
 			one("Messages by type and variant", "Each attempt's.", perSecond, rate(sizeCount, byKind), kindLegend),
 		}},
 	}
+}
+
+func connections() Row {
+	return Row{Title: "What else do connections carry?", Panels: []Panel{
+		one("Bytes of the sockets", "With the registry's listener or dialer.", bytesPerSecond,
+			rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
+		one("Overhead", "Headers, frames and TLS: the share of the socket's bytes that no message has.", percent,
+			rate("otelproto_connection_overhead_bytes_total", "network_io_direction")+" / "+
+				rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
+		one("Live connections", "Of all processes.", number, "sum(otelproto_connections)", "connections"),
+	}}
+}
+
+func channels() Row {
+	return Row{Title: "Are the channels healthy?", Panels: []Panel{
+		one("Connections by state", "Active ones, and those that end what still runs on them.", number,
+			"sum by (server_address, otelproto_channel_state) (otelproto_channel_generations)", "{{server_address}} {{otelproto_channel_state}}"),
+		one("Replaced connections", "By the reason.", perSecond,
+			rate("otelproto_channel_invalidations_total", "server_address, otelproto_channel_reason"),
+			"{{server_address}} {{otelproto_channel_reason}}"),
+		one("Time to connect", "95th percentile.", seconds,
+			"histogram_quantile(0.95, "+rate("otelproto_channel_connect_duration_seconds_bucket", "le, server_address, error_type")+")",
+			"{{server_address}} {{error_type}}"),
+		one("Retries", "By the reason.", perSecond, rate("otelproto_channel_retries_total", "server_address, otelproto_channel_reason"),
+			"{{server_address}} {{otelproto_channel_reason}}"),
+		one("Outstanding RPCs", "Unary calls and streams that haven't ended.", number,
+			"sum by (server_address) (otelproto_channel_outstanding)", "{{server_address}}"),
+	}}
 }
 
 func broadcasts() Row {

@@ -18,9 +18,9 @@ func VMUI() (map[string][]byte, error) {
 	files := make(map[string][]byte)
 
 	for name, d := range map[string]vmuiDashboard{
-		"1-client.json":    vmuiOf("gRPC clients", "client", func(r Row) bool { return r.Side }),
-		"2-server.json":    vmuiOf("gRPC servers", "server", func(r Row) bool { return r.Side }),
-		"3-broadcast.json": vmuiOf("Broadcasts", "", func(r Row) bool { return !r.Side }),
+		"1-client.json":            vmuiOf("gRPC clients", "client", func(r Row) bool { return r.Side }),
+		"2-server.json":            vmuiOf("gRPC servers", "server", func(r Row) bool { return r.Side }),
+		"3-channel-broadcast.json": vmuiOf("Connections, channels, broadcasts", "", func(r Row) bool { return !r.Side }),
 	} {
 		text, err := encode(d)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Command demo brings up the whole pipeline on this machine: examples/compute under a load that changes, a collector, a backend with
-// the dashboards. It prints one URL. Ctrl-C ends everything that it started.
+// Command demo brings up the whole pipeline on this machine: examples/compute under a load that changes, a small application with a
+// channel and a broadcast, a collector, and a backend with the dashboards. It prints one URL. Ctrl-C ends everything that it started.
 //
 //	make demo
 package main
@@ -76,6 +76,12 @@ func run(ctx context.Context, a addresses, out io.Writer) error {
 		return err
 	}
 	defer collector.Stop()
+
+	traffic, err := startTraffic(ctx, a.grpc)
+	if err != nil {
+		return err
+	}
+	defer traffic.stop()
 
 	fmt.Fprintf(out, "\n    %s\n\nThe first panels fill within half a minute. Ctrl-C ends everything.\n", page(backend))
 
