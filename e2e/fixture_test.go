@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelproto/otelproto-go/stats"
 )
@@ -17,32 +20,65 @@ import (
 type traffic struct {
 	registry *stats.Registry
 	rng      *rand.Rand
-	replicas []*stats.Conn
-	store    *stats.Conn
+	replicas []*link
+	store    *link
 }
+
+// link is a connection and its counted socket.
+type link struct {
+	*stats.Conn
+
+	socket net.Conn
+}
+
+// open adds a connection whose socket is counted.
+func (t *traffic) open(info stats.ConnInfo) *link {
+	socket := t.registry.Wrap(wire{local: info.Local, remote: info.Remote}, info.Client)
+	info.Local, info.Remote = socket.LocalAddr(), socket.RemoteAddr()
+
+	return &link{Conn: t.registry.Open(info), socket: socket}
+}
+
+func (l *link) close() {
+	l.Close()
+	l.socket.Close()
+}
+
+// wire is a socket to nowhere.
+type wire struct {
+	net.Conn
+
+	local, remote net.Addr
+}
+
+func (wire) Write(p []byte) (int, error) { return len(p), nil }
+func (wire) Read(p []byte) (int, error)  { return len(p), nil }
+func (wire) Close() error                { return nil }
+func (w wire) LocalAddr() net.Addr       { return w.local }
+func (w wire) RemoteAddr() net.Addr      { return w.remote }
 
 func newTraffic(tb testing.TB, replicas int) *traffic {
 	tb.Helper()
 
-	t := &traffic{registry: stats.NewRegistry(), rng: rand.New(rand.NewPCG(1, 2))}
+	t := &traffic{registry: stats.NewRegistry(stats.WithExemplars()), rng: rand.New(rand.NewPCG(1, 2))}
 
 	for i := range replicas {
-		t.replicas = append(t.replicas, t.registry.Open(stats.ConnInfo{
+		t.replicas = append(t.replicas, t.open(stats.ConnInfo{
 			Local:  &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 7000},
 			Remote: &net.TCPAddr{IP: net.IPv4(10, 0, byte(1+i/200), byte(10+i%200)), Port: 40000 + i},
 		}))
 	}
 
-	t.store = t.registry.Open(stats.ConnInfo{
+	t.store = t.open(stats.ConnInfo{
 		Client: true, Authority: "store.internal:8443",
 		Local:  &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 51844},
 		Remote: &net.TCPAddr{IP: net.IPv4(10, 0, 9, 4), Port: 8443},
 	})
 
-	gone := t.registry.Open(stats.ConnInfo{Remote: &net.TCPAddr{IP: net.IPv4(10, 0, 1, 99), Port: 41999}})
+	gone := t.open(stats.ConnInfo{Remote: &net.TCPAddr{IP: net.IPv4(10, 0, 1, 99), Port: 41999}})
 	t.send(gone, stats.Transmit, "compute.Command", "create_dataflow", 12, 3000, 1)
 	t.send(gone, stats.Receive, "compute.Response", "frontiers", 900, 80, 1)
-	gone.Close()
+	gone.close()
 
 	return t
 }
@@ -66,8 +102,11 @@ func (t *traffic) step() {
 	t.send(t.store, stats.Receive, "store.AppendResponse", "", 6, 12, 1)
 }
 
+// prefix is what gRPC puts before each message.
+const prefix = 5
+
 // send records n messages of about size bytes, compressed by the ratio.
-func (t *traffic) send(c *stats.Conn, d stats.Direction, typ, variant string, n, size int, ratio float64) {
+func (t *traffic) send(c *link, d stats.Direction, typ, variant string, n, size int, ratio float64) {
 	method := "compute.Compute/CommandResponseStream"
 	if variant == "" {
 		method = "store.Store/Append"
@@ -75,15 +114,27 @@ func (t *traffic) send(c *stats.Conn, d stats.Direction, typ, variant string, n,
 
 	s := c.Series(stats.Key{Method: method, Direction: d, Type: typ, Variant: variant})
 
+	carry := c.socket.Read
+	if d == stats.Transmit {
+		carry = c.socket.Write
+	}
+
+	span := trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}
+	binary.BigEndian.PutUint64(span.TraceID[:], t.rng.Uint64())
+	binary.BigEndian.PutUint64(span.TraceID[8:], t.rng.Uint64())
+	binary.BigEndian.PutUint64(span.SpanID[:], t.rng.Uint64())
+	ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(span))
+
 	for range n {
 		one := int(float64(size) * t.rng.ExpFloat64())
-		wire := one + 5
+		wire := one + prefix
 
 		if ratio != 1 {
-			wire = int(float64(one)/ratio) + 5
+			wire = int(float64(one)/ratio) + prefix
 		}
 
-		s.Record(context.Background(), wire, one)
+		s.Record(ctx, wire, one)
+		carry(make([]byte, wire+9+wire/200)) // a frame's head, and TLS
 	}
 }
 

@@ -282,7 +282,8 @@ func TestScreenshots(t *testing.T) {
 	traffic.flow(t)
 
 	b := newBrowser(t)
-	url := serve(t, statshttp.Handler(traffic.registry, statshttp.WithTitle("controller"), statshttp.WithSection(targets{})))
+	url := serve(t, statshttp.Handler(traffic.registry, statshttp.WithTitle("controller"), statshttp.WithSection(targets{}),
+		statshttp.WithTraceURL(func(traceID, _ string) string { return "https://traces.internal/" + traceID })))
 
 	b.colors("light")
 	b.do(chromedp.EmulateViewport(1400, 1000), chromedp.Navigate(url))

@@ -65,7 +65,8 @@ func TestTheTableHasARowForEveryKindOfEveryProcess(t *testing.T) {
 	unset(t)
 	longEnough(t, func(duration string) error {
 		var out, stderr bytes.Buffer
-		err := run(t.Context(), []string{"-duration", duration, "-rate", "50", "-replicas", "2", "-processes", "3"}, &out, &stderr)
+		args := []string{"-duration", duration, "-rate", "50", "-replicas", "2", "-processes", "3", "-debug-addr", ""}
+		err := run(t.Context(), args, &out, &stderr)
 		if err != nil {
 			t.Fatal(err)
 		}

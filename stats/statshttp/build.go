@@ -19,10 +19,12 @@ type builder struct {
 	// conns are all live connections, connBytes their wire bytes within the window.
 	conns     []connWindow
 	connBytes uint64
+	// traceURL gives the address of a trace; nil where none is known.
+	traceURL func(traceID, spanID string) string
 }
 
-func newBuilder(q query, r *reading, base *baseline) builder {
-	b := builder{q: q, reading: r, base: base}
+func newBuilder(c config, q query, r *reading, base *baseline) builder {
+	b := builder{q: q, reading: r, base: base, traceURL: c.traceURL}
 	now, before := r.totals, base.totals
 
 	if q.conn != 0 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 func connColumns() []string {
@@ -54,11 +56,11 @@ func compareConns(column string) func(a, b *connWindow) int {
 
 // overheadShare puts a connection whose socket isn't counted after all others.
 func (c *connWindow) overheadShare() float64 {
-	if !c.counted() {
+	if !c.counted {
 		return -1
 	}
 
-	return socketOf(c.connSums).OverheadShare
+	return socketOf(c.sockets()).OverheadShare
 }
 
 func (b builder) connectionTable(conns []connWindow) connectionTable {
@@ -91,53 +93,52 @@ func (b builder) connectionRow(c *connWindow) connectionRow {
 		Lifetime: lifetimeView{SentWireBytes: c.sent, ReceivedWireBytes: c.received},
 	}
 
-	if c.counted() {
-		socket := socketOf(c.connSums)
+	if c.counted {
+		socket := socketOf(c.sockets())
 		row.Lifetime.Socket = &socket
 	}
 
 	return row
 }
 
-// socketOf tells what the socket carried beside messages. A message that was counted and has not yet reached the socket
-// makes that less than nothing for a moment.
-func socketOf(s connSums) socketView {
-	v := socketView{
-		Written: s.socketWritten, Read: s.socketRead,
-		WrittenOverhead: int64(s.socketWritten) - int64(s.sent), ReadOverhead: int64(s.socketRead) - int64(s.received),
-	}
+// socketOf tells what the sockets carried beside messages.
+func socketOf(s stats.Sockets) socketView {
+	read, written := s.Overhead()
 
-	if all := s.socketWritten + s.socketRead; all > 0 {
-		v.OverheadShare = float64(v.WrittenOverhead+v.ReadOverhead) / float64(all)
+	return socketView{
+		Written: s.Written, Read: s.Read, SentWire: s.MessagesWritten, ReceivedWire: s.MessagesRead,
+		WrittenOverhead: written, ReadOverhead: read, OverheadShare: ratio(read+written, s.Read+s.Written),
 	}
-
-	return v
 }
 
+// sockets gives the sums of a connection as those of its socket.
+func (s connSums) sockets() stats.Sockets {
+	return stats.Sockets{Read: s.socketRead, Written: s.socketWritten, MessagesRead: s.received, MessagesWritten: s.sent}
+}
+
+// sockets are those of all connections, also of those that were closed within the window, or of the one that is looked at.
 func (b builder) sockets(conns []connWindow) socketsView {
-	var (
-		sums connSums
-		n    int
-	)
+	var v socketsView
 
 	for i := range conns {
-		if !conns[i].counted() {
-			continue
+		if conns[i].counted {
+			v.Connections++
 		}
-
-		n++
-
-		in := conns[i].in
-		sums.sent += in.sent
-		sums.received += in.received
-		sums.socketWritten += in.socketWritten
-		sums.socketRead += in.socketRead
 	}
 
-	return socketsView{
-		Connections: n, socketView: socketOf(sums), SentWire: sums.sent, ReceiveWire: sums.received,
-		WrittenPerSecond: b.window.PerSecond(sums.socketWritten), ReadPerSecond: b.window.PerSecond(sums.socketRead),
+	sums := b.window.Sockets
+	if b.q.conn != 0 {
+		sums = stats.Sockets{}
+
+		if conns[0].counted {
+			sums = conns[0].in.sockets()
+		}
 	}
+
+	v.socketView = socketOf(sums)
+	v.WrittenPerSecond, v.ReadPerSecond = b.window.PerSecond(sums.Written), b.window.PerSecond(sums.Read)
+
+	return v
 }
 
 // peerSums are the live connections with one peer.

@@ -69,6 +69,7 @@ type messageRows struct {
 	Columns   []column
 	Rows      []htmlRow
 	Filtered  bool
+	Time      time.Time // of the reading
 }
 
 // pager has the links to the pages before and after; they are empty where there is none.
@@ -142,7 +143,7 @@ func (h *htmlView) Table(id string, rows []messageRow) messageRows {
 		{Name: "Sizes", Class: "sizes"},
 	}
 
-	t := messageRows{ID: id, Label: "Messages", Filtered: q.text != "" || q.side != "" || q.direction != ""}
+	t := messageRows{ID: id, Label: "Messages", Time: h.Time, Filtered: q.text != "" || q.side != "" || q.direction != ""}
 	if id == "messages" {
 		t.Columns = sortable(q, "sort", q.messages.sort, columns)
 	} else {

@@ -78,7 +78,7 @@ func (h *handler) render(r *http.Request, q query) ([]byte, int, error) {
 		return nil, http.StatusServiceUnavailable, err
 	}
 
-	v, ok := newBuilder(q, read, base).view(h.config.title)
+	v, ok := newBuilder(h.config, q, read, base).view(h.config.title)
 	if !ok {
 		return nil, http.StatusNotFound,
 			fmt.Errorf("connection %d isn't live; what closed connections have counted stands in the totals", q.conn)

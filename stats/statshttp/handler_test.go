@@ -279,7 +279,11 @@ func TestAnEmptyRegistryHasAPage(t *testing.T) {
 			}
 		}
 
-		body := strings.Replace(get(t, h, "/?format=json").Body.String(), `"connection": null`, "", 1)
+		body := get(t, h, "/?format=json").Body.String()
+		for _, may := range []string{`"connection": null`, `"socket": null`} {
+			body = strings.Replace(body, may, "", 1)
+		}
+
 		if strings.Contains(body, "null") {
 			t.Errorf("a list that is null instead of empty:\n%s", body)
 		}
@@ -394,7 +398,7 @@ MESSAGES by variant
 
 		for _, part := range []string{
 			"\nTARGETS\\x07 (2 of 2)\n", "NAME     COUNT  <B>  AGE\na            1  <i>  1m30s\nb\\u202e    2.5\n",
-			"SOCKETS are not counted", "CLOSED CONNECTIONS",
+			"SOCKETS: nothing counted", "CLOSED CONNECTIONS",
 		} {
 			if !strings.Contains(got, part) {
 				t.Errorf("the text lacks %q:\n%s", part, got)

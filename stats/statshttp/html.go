@@ -68,15 +68,14 @@ const maxShort = 80
 
 func templateFuncs() template.FuncMap {
 	return template.FuncMap{
-		"short":       func(s string) string { return shorten(s, maxShort) },
-		"rate":        rateText,
-		"perSecond":   perSecond,
-		"number":      number3,
-		"percent":     percent,
-		"times":       times,
-		"bytes":       func(n uint64) string { return bytesText(float64(n)) },
-		"bytesf":      bytesText,
-		"bytesSigned": func(n int64) string { return bytesText(float64(n)) },
+		"short":     func(s string) string { return shorten(s, maxShort) },
+		"rate":      rateText,
+		"perSecond": perSecond,
+		"number":    number3,
+		"percent":   percent,
+		"times":     times,
+		"bytes":     func(n uint64) string { return bytesText(float64(n)) },
+		"bytesf":    bytesText,
 		"count": func(n any) string {
 			if i, ok := n.(int); ok {
 				return countText(i)
@@ -279,31 +278,22 @@ func newStack(types []typeShare) []slice {
 
 // socketRow is one direction of the sockets.
 type socketRow struct {
-	Name         string
-	Rate         float64
-	Socket, Wire uint64
-	Overhead     int64
-	Share        float64
+	Name                   string
+	Rate                   float64
+	Socket, Wire, Overhead uint64
+	Share                  float64
 }
 
 func socketRows(s socketsView) []socketRow {
-	row := func(name string, rate float64, socket, wire uint64, overhead int64) socketRow {
-		return socketRow{name, rate, socket, wire, overhead, share(overhead, socket)}
+	row := func(name string, rate float64, socket, wire, overhead uint64) socketRow {
+		return socketRow{name, rate, socket, wire, overhead, ratio(overhead, socket)}
 	}
 
 	return []socketRow{
 		row("sent", s.WrittenPerSecond, s.Written, s.SentWire, s.WrittenOverhead),
-		row("received", s.ReadPerSecond, s.Read, s.ReceiveWire, s.ReadOverhead),
-		row("both", s.WrittenPerSecond+s.ReadPerSecond, s.Written+s.Read, s.SentWire+s.ReceiveWire, s.WrittenOverhead+s.ReadOverhead),
+		row("received", s.ReadPerSecond, s.Read, s.ReceivedWire, s.ReadOverhead),
+		row("both", s.WrittenPerSecond+s.ReadPerSecond, s.Written+s.Read, s.SentWire+s.ReceivedWire, s.WrittenOverhead+s.ReadOverhead),
 	}
-}
-
-func share(part int64, all uint64) float64 {
-	if all == 0 {
-		return 0
-	}
-
-	return float64(part) / float64(all)
 }
 
 // refreshMillis says how long the script waits between two refreshes: as long as was chosen, longer where a reading takes long,

@@ -55,6 +55,8 @@ type messageGroup struct {
 
 	series  int
 	retried uint64
+	// exemplar is the largest of the rows' exemplars.
+	exemplar *stats.Exemplar
 	// cumulative are the wire bytes of this group and of all that have more.
 	cumulative uint64
 }
@@ -75,6 +77,10 @@ func (g *messageGroup) add(r stats.Row) {
 	}
 
 	g.series++
+
+	if e := r.Exemplar; e != nil && (g.exemplar == nil || e.Size > g.exemplar.Size) {
+		g.exemplar = e
+	}
 
 	if r.Key.Retry {
 		g.retried += r.Messages
@@ -229,12 +235,27 @@ func (b builder) messageRow(g *messageGroup, sum uint64) messageRow {
 		Series: g.series, RetriedMessages: g.retried,
 		flow:  b.flow(g.Messages, g.Wire.Sum, g.Size.Sum),
 		Share: ratio(g.Wire.Sum, sum), CumulativeShare: ratio(g.cumulative, sum),
-		CompressionRatio: g.Ratio(), Wire: sizes(g.Wire), Size: sizes(g.Size),
+		CompressionRatio: g.Ratio(), Wire: sizes(g.Wire), Size: sizes(g.Size), Exemplar: b.exemplar(g.exemplar),
 	}
 }
 
 func sizes(h stats.Histogram) sizeView {
 	return sizeView{Mean: h.Mean(), P50: h.Quantile(0.5), P90: h.Quantile(0.9), P99: h.Quantile(0.99), Counts: h.Counts}
+}
+
+func (b builder) exemplar(e *stats.Exemplar) *exemplarView {
+	if e == nil {
+		return nil
+	}
+
+	v := exemplarView{
+		Time: e.Time, WireBytes: e.Wire, SizeBytes: e.Size, TraceID: e.TraceID.String(), SpanID: e.SpanID.String(),
+	}
+	if b.traceURL != nil {
+		v.URL = b.traceURL(v.TraceID, v.SpanID)
+	}
+
+	return &v
 }
 
 // closed is what closed connections have carried, since counting began and not in the window.
@@ -255,6 +276,11 @@ func (b builder) closed() closedView {
 
 	matched := b.matching(found)
 	c.Rows = len(matched)
+
+	if s := b.reading.totals.ClosedSockets; s.Read > 0 || s.Written > 0 {
+		socket := socketOf(s)
+		c.Socket = &socket
+	}
 
 	// Rates of what is closed are over all the time that was counted.
 	began := b

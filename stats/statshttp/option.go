@@ -15,6 +15,7 @@ type Option interface{ apply(c *config) error }
 type config struct {
 	title    string
 	sections []Section
+	traceURL func(traceID, spanID string) string
 }
 
 func newConfig(opts []Option) config {
@@ -66,6 +67,22 @@ func WithSection(s Section) Option {
 		}
 
 		c.sections = append(c.sections, s)
+
+		return nil
+	})
+}
+
+// WithTraceURL links the exemplars of a registry that has them ([stats.WithExemplars]) to the page of a trace elsewhere: f gives
+// its address, http or https, from the trace's and the span's number in hexadecimal digits; an empty one is no link. By
+// default the numbers are shown without links.
+// f is called by several goroutines at once.
+func WithTraceURL(f func(traceID, spanID string) string) Option {
+	return optionFunc(func(c *config) error {
+		if f == nil {
+			return errors.New("WithTraceURL: nil, expected a function")
+		}
+
+		c.traceURL = f
 
 		return nil
 	})

@@ -27,7 +27,9 @@ type connLine struct {
 	connSums
 
 	client bool
-	opened time.Time
+	// counted is true where the socket's bytes are counted.
+	counted bool
+	opened  time.Time
 }
 
 // connNames tell what a connection is, cleaned.
@@ -55,14 +57,13 @@ func (s connSums) minus(earlier connSums) connSums {
 	return s
 }
 
-// counted is true where the socket's bytes are counted.
-func (s connSums) counted() bool { return s.socketWritten > 0 || s.socketRead > 0 }
-
 // newReading condenses s. Names are taken over from the previous reading, which may be nil: formatting
 // the addresses of ten thousand connections takes longer than all the rest.
 func newReading(s stats.Snapshot, watched []uint64, previous *reading) *reading {
 	r := &reading{
-		totals:  stats.Snapshot{Start: s.Start, Time: s.Time, Closed: s.Closed, Total: s.Total},
+		totals: stats.Snapshot{
+			Start: s.Start, Time: s.Time, Closed: s.Closed, Total: s.Total, ClosedSockets: s.ClosedSockets, Sockets: s.Sockets,
+		},
 		conns:   make([]connLine, 0, len(s.Conns)),
 		watched: make(map[uint64][]stats.Row, len(watched)),
 	}
@@ -77,7 +78,7 @@ func newReading(s stats.Snapshot, watched []uint64, previous *reading) *reading 
 			known = known[1:]
 		}
 
-		line := connLine{client: c.Info.Client, opened: c.Opened, connSums: sumsOf(c)}
+		line := connLine{client: c.Info.Client, counted: c.HasSocket, opened: c.Opened, connSums: sumsOf(c)}
 		if len(known) > 0 && known[0].id == c.ID && c.ID != 0 {
 			line.connNames = known[0].connNames
 		} else {

@@ -20,6 +20,7 @@ var shapes = map[reflect.Type]string{
 	reflect.TypeFor[socketView]():    "socket",
 	reflect.TypeFor[messageRow]():    "message",
 	reflect.TypeFor[connectionRow](): "connection",
+	reflect.TypeFor[exemplarView]():  "exemplar",
 }
 
 // schema gives the path and the type of every field.

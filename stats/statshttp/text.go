@@ -3,6 +3,7 @@ package statshttp
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -155,10 +156,25 @@ func writeMessages(b *bytes.Buffer, rows []messageRow) {
 		"SIDE", "DIRECTION", "TYPE", "VARIANT", "METHOD",
 	)}
 
+	traced := slices.ContainsFunc(rows, func(r messageRow) bool { return r.Exemplar != nil })
+	if traced {
+		t.columns = append(t.columns, textColumns("LARGEST SAMPLED>", "TRACE")...)
+	}
+
 	for _, r := range rows {
-		t.add(percent(r.Share), percent(r.CumulativeShare), bytesText(float64(r.WireBytes)), rateText(r.WireBytesPerSecond),
+		cells := []string{
+			percent(r.Share), percent(r.CumulativeShare), bytesText(float64(r.WireBytes)), rateText(r.WireBytesPerSecond),
 			countText(r.Messages), perSecond(r.MessagesPerSecond), bytesText(r.Wire.Mean), bytesText(r.Wire.P50), bytesText(r.Wire.P99),
-			times(r.CompressionRatio), r.Side, r.Direction, orDash(r.Type), orDash(r.Variant), orDash(r.Method))
+			times(r.CompressionRatio), r.Side, r.Direction, orDash(r.Type), orDash(r.Variant), orDash(r.Method),
+		}
+
+		if e := r.Exemplar; e != nil {
+			cells = append(cells, bytesText(float64(e.SizeBytes)), e.TraceID)
+		} else if traced {
+			cells = append(cells, "-", "-")
+		}
+
+		t.add(cells...)
 	}
 
 	t.write(b)
@@ -197,18 +213,18 @@ func writeConnections(b *bytes.Buffer, rows []connectionRow) {
 
 func writeSockets(b *bytes.Buffer, v view) {
 	s := v.Sockets
-	if s.Connections == 0 {
-		b.WriteString("\nSOCKETS are not counted (Registry.Listener, Registry.DialContext)\n")
+	if s.Written+s.Read == 0 {
+		b.WriteString("\nSOCKETS: nothing counted (Registry.Listener, Registry.DialContext)\n")
 
 		return
 	}
 
-	fmt.Fprintf(b, "\nSOCKETS of %d live connections\n", s.Connections)
+	fmt.Fprintf(b, "\nSOCKETS: messages + overhead = bytes of the socket\n")
 
 	t := textTable{columns: textColumns("", "SOCKET>", "MESSAGES>", "OVERHEAD>", "RATE>")}
 	t.add("sent", bytesText(float64(s.Written)), bytesText(float64(s.SentWire)), bytesText(float64(s.WrittenOverhead)),
 		rateText(s.WrittenPerSecond))
-	t.add("received", bytesText(float64(s.Read)), bytesText(float64(s.ReceiveWire)), bytesText(float64(s.ReadOverhead)),
+	t.add("received", bytesText(float64(s.Read)), bytesText(float64(s.ReceivedWire)), bytesText(float64(s.ReadOverhead)),
 		rateText(s.ReadPerSecond))
 	t.write(b)
 }

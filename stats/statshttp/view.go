@@ -79,18 +79,19 @@ type messageTable struct {
 type messageRow struct {
 	flow
 
-	Side             string   `json:"side"`
-	Direction        string   `json:"direction"`
-	Type             string   `json:"type"`
-	Variant          string   `json:"variant"`
-	Method           string   `json:"method"`
-	Series           int      `json:"series"`
-	RetriedMessages  uint64   `json:"retried_messages"`
-	Share            float64  `json:"share"`
-	CumulativeShare  float64  `json:"cumulative_share"`
-	CompressionRatio float64  `json:"compression_ratio"`
-	Wire             sizeView `json:"wire"`
-	Size             sizeView `json:"size"`
+	Side             string        `json:"side"`
+	Direction        string        `json:"direction"`
+	Type             string        `json:"type"`
+	Variant          string        `json:"variant"`
+	Method           string        `json:"method"`
+	Series           int           `json:"series"`
+	RetriedMessages  uint64        `json:"retried_messages"`
+	Share            float64       `json:"share"`
+	CumulativeShare  float64       `json:"cumulative_share"`
+	CompressionRatio float64       `json:"compression_ratio"`
+	Wire             sizeView      `json:"wire"`
+	Size             sizeView      `json:"size"`
+	Exemplar         *exemplarView `json:"exemplar"`
 }
 
 // sizeView is the distribution of sizes in bytes. Counts belong to the view's bounds.
@@ -159,21 +160,30 @@ type lifetimeView struct {
 type socketView struct {
 	Written         uint64  `json:"written_bytes"`
 	Read            uint64  `json:"read_bytes"`
-	WrittenOverhead int64   `json:"written_overhead_bytes"`
-	ReadOverhead    int64   `json:"read_overhead_bytes"`
+	SentWire        uint64  `json:"sent_wire_bytes"`
+	ReceivedWire    uint64  `json:"received_wire_bytes"`
+	WrittenOverhead uint64  `json:"written_overhead_bytes"`
+	ReadOverhead    uint64  `json:"read_overhead_bytes"`
 	OverheadShare   float64 `json:"overhead_share"`
 }
 
-// socketsView is all live connections whose sockets are counted.
+// socketsView is all sockets that are counted, of live connections and of those that closed.
 type socketsView struct {
 	socketView
 
-	Connections int    `json:"connections"`
-	SentWire    uint64 `json:"sent_wire_bytes"`
-	ReceiveWire uint64 `json:"received_wire_bytes"`
-
+	Connections      int     `json:"live_connections"`
 	WrittenPerSecond float64 `json:"written_bytes_per_second"`
 	ReadPerSecond    float64 `json:"read_bytes_per_second"`
+}
+
+// exemplarView is the largest message of a sampled span.
+type exemplarView struct {
+	Time      time.Time `json:"time"`
+	WireBytes uint64    `json:"wire_bytes"`
+	SizeBytes uint64    `json:"size_bytes"`
+	TraceID   string    `json:"trace_id"`
+	SpanID    string    `json:"span_id"`
+	URL       string    `json:"url"`
 }
 
 // closedView is what closed connections have carried, since counting began.
@@ -181,6 +191,7 @@ type closedView struct {
 	Messages  uint64       `json:"messages"`
 	WireBytes uint64       `json:"wire_bytes"`
 	SizeBytes uint64       `json:"size_bytes"`
+	Socket    *socketView  `json:"socket"`
 	Rows      int          `json:"row_count"`
 	List      []messageRow `json:"rows"`
 }
