@@ -41,7 +41,8 @@ func TestPeerOfEveryKindOfAddress(t *testing.T) {
 		"empty TCP":           {&net.TCPAddr{}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := append(otelproto.PeerAddress(otelproto.ConnInfo{Remote: c.addr}), otelproto.PeerPort(otelproto.ConnInfo{Remote: c.addr})...)
+			info := otelproto.ConnInfo{Remote: c.addr}
+			got := append(otelproto.PeerAddress(info), otelproto.PeerPort(info)...)
 
 			var want []attribute.KeyValue
 			if c.host != "" {

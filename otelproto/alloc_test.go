@@ -43,7 +43,8 @@ func TestAMessageAllocatesNothing(t *testing.T) {
 
 			for _, p := range payloads {
 				events = append(events,
-					&grpcstats.InPayload{Payload: p, Length: 100, WireLength: 105}, &grpcstats.InPayload{Payload: p, Length: 100, WireLength: 50})
+					&grpcstats.InPayload{Payload: p, Length: 100, WireLength: 105},
+					&grpcstats.InPayload{Payload: p, Length: 100, WireLength: 50})
 			}
 
 			i := 0
@@ -71,7 +72,8 @@ func TestAnRPCAllocatesItsStateOnly(t *testing.T) {
 		events := []grpcstats.RPCStats{
 			&grpcstats.InHeader{LocalAddr: local, RemoteAddr: remote}, &grpcstats.Begin{},
 			&grpcstats.OutHeader{Client: true, LocalAddr: remote, RemoteAddr: local, Authority: "a"},
-			&grpcstats.InPayload{Payload: command, Length: 10, WireLength: 15}, &grpcstats.OutPayload{Payload: command, Length: 10, WireLength: 15},
+			&grpcstats.InPayload{Payload: command, Length: 10, WireLength: 15},
+			&grpcstats.OutPayload{Payload: command, Length: 10, WireLength: 15},
 			&grpcstats.End{},
 		}
 

@@ -2,8 +2,8 @@ package otelproto_test
 
 import (
 	"context"
-	"io"
 	"net"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -40,10 +40,13 @@ func BenchmarkPayload(b *testing.B) {
 			return otelproto.NewServerHandler(otelproto.WithRegistry(stats.NewRegistry()))
 		}},
 		{"registry_declared", func() grpcstats.Handler {
-			return otelproto.NewServerHandler(otelproto.WithRegistry(stats.NewRegistry()), otelproto.WithVariantField("otelproto.test.Tagged", "name"))
+			return otelproto.NewServerHandler(
+				otelproto.WithRegistry(stats.NewRegistry()), otelproto.WithVariantField("otelproto.test.Tagged", "name"))
 		}},
 		{"instruments", func() grpcstats.Handler {
-			return otelproto.NewServerHandler(otelproto.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
+			mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+
+			return otelproto.NewServerHandler(otelproto.WithMeterProvider(mp))
 		}},
 	}
 	payloads := []struct {
@@ -122,6 +125,28 @@ func BenchmarkPayloadRatio(b *testing.B) {
 	})
 }
 
+// Reading a oneof's case from the generated struct, against protobuf's reflection.
+func BenchmarkCaseRatio(b *testing.B) {
+	put := &testproto.Command{Kind: &testproto.Command_Put{Put: &testproto.Put{}}}
+	kind := put.ProtoReflect().Descriptor().Oneofs().ByName("kind")
+	field, _ := reflect.TypeFor[testproto.Command]().FieldByName("Kind")
+	cases := 0
+
+	paired(b, func(n int) {
+		for range n {
+			if otelproto.IsCaseSet(put, field.Offset) {
+				cases++
+			}
+		}
+	}, func(n int) {
+		for range n {
+			if put.ProtoReflect().WhichOneof(kind) != nil {
+				cases++
+			}
+		}
+	})
+}
+
 // twoRecords is what the SDK takes: two records with a set of attributes made before.
 func twoRecords() func(n int) {
 	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("bench")
@@ -142,8 +167,11 @@ func twoRecords() func(n int) {
 }
 
 // paired reports the median time of ours and theirs and the ratio of the medians.
-func paired(b *testing.B, ours, theirs func(n int)) {
-	const chunk = 1_000
+func paired(b *testing.B, ours, theirs func(n int)) { pairedBy(b, 1_000, ours, theirs) }
+
+// pairedBy does so with a number of operations at a time.
+func pairedBy(b *testing.B, chunk int, ours, theirs func(n int)) {
+	b.Helper()
 
 	var a, t []float64
 
@@ -151,7 +179,7 @@ func paired(b *testing.B, ours, theirs func(n int)) {
 		start := time.Now()
 		f(chunk)
 
-		return float64(time.Since(start).Nanoseconds()) / chunk
+		return float64(time.Since(start).Nanoseconds()) / float64(chunk)
 	}
 
 	for b.Loop() {
@@ -215,42 +243,39 @@ func (noHandler) HandleRPC(context.Context, grpcstats.RPCStats)                 
 func (noHandler) TagConn(ctx context.Context, _ *grpcstats.ConnTagInfo) context.Context { return ctx }
 func (noHandler) HandleConn(context.Context, grpcstats.ConnStats)                       {}
 
-// A saturated one-way stream of 100-byte messages on loopback, the handler on both ends. Each pair of sub-benchmarks runs
-// with and without us; compare the medians.
-func BenchmarkStream(b *testing.B) {
-	for _, h := range []struct {
-		name string
-		new  func() (client, server grpcstats.Handler)
-	}{
-		{"noop", func() (grpcstats.Handler, grpcstats.Handler) { return noHandler{}, noHandler{} }},
-		{"registry", func() (grpcstats.Handler, grpcstats.Handler) {
-			r := otelproto.WithRegistry(stats.NewRegistry())
+// A saturated one-way stream of 100-byte messages on loopback, with a registry on both ends, against one with a handler that
+// does nothing.
+func BenchmarkStreamRatio(b *testing.B) {
+	stream := func(client, server grpcstats.Handler) func(n int) {
+		p := grpctest.New(b, grpctest.Options{
+			Server: []grpc.ServerOption{grpc.StatsHandler(server)}, Dial: []grpc.DialOption{grpc.WithStatsHandler(client)},
+		})
 
-			return otelproto.NewClientHandler(r), otelproto.NewServerHandler(r)
-		}},
-	} {
-		b.Run(h.name, func(b *testing.B) {
-			client, server := h.new()
-			p := grpctest.New(b, grpctest.Options{
-				Server: []grpc.ServerOption{grpc.StatsHandler(server)}, Dial: []grpc.DialOption{grpc.WithStatsHandler(client)},
-			})
+		s, err := p.Client.ClientStream(context.Background()) // the benchmark's own context ends before the cleanup
+		if err != nil {
+			b.Fatal(err)
+		}
 
-			s, err := p.Client.ClientStream(b.Context())
-			if err != nil {
-				b.Fatal(err)
+		b.Cleanup(func() {
+			if _, err := s.CloseAndRecv(); err != nil {
+				b.Error(err)
 			}
 
-			m := &testproto.Command{Kind: &testproto.Command_Put{Put: &testproto.Put{Value: make([]byte, 94)}}}
+			p.Close()
+		})
 
-			for b.Loop() {
+		m := &testproto.Command{Kind: &testproto.Command_Put{Put: &testproto.Put{Value: make([]byte, 94)}}}
+
+		return func(n int) {
+			for range n {
 				if err := s.Send(m); err != nil {
 					b.Fatal(err)
 				}
 			}
-
-			if _, err := s.CloseAndRecv(); err != nil && err != io.EOF {
-				b.Fatal(err)
-			}
-		})
+		}
 	}
+	r := otelproto.WithRegistry(stats.NewRegistry())
+
+	// Many at a time, since what one has in flight is still being received while the other sends.
+	pairedBy(b, 50_000, stream(otelproto.NewClientHandler(r), otelproto.NewServerHandler(r)), stream(noHandler{}, noHandler{}))
 }

@@ -49,6 +49,7 @@ func FuzzHandleRPC(f *testing.F) {
 
 		for i, b := range order {
 			addr := func(n int) net.Addr { return addrs[(i+n)%len(addrs)] }
+			payload := payloads[int(b/10)%len(payloads)]
 			rpc := ctx
 
 			if len(rpcs) > 0 {
@@ -76,15 +77,20 @@ func FuzzHandleRPC(f *testing.F) {
 
 				rpcs = append(rpcs, h.TagRPC(parent, &grpcstats.RPCTagInfo{FullMethodName: method + text[:min(len(text), i)]}))
 			case 3:
-				h.HandleRPC(rpc, &grpcstats.Begin{Client: client, IsClientStream: b&16 == 0, IsServerStream: b&32 == 0, IsTransparentRetryAttempt: b&64 == 0})
+				h.HandleRPC(rpc, &grpcstats.Begin{
+					Client: client, IsClientStream: b&16 == 0, IsServerStream: b&32 == 0, IsTransparentRetryAttempt: b&64 == 0,
+				})
 			case 4:
-				h.HandleRPC(rpc, &grpcstats.InPayload{Client: client, Payload: payloads[int(b/10)%len(payloads)], Length: int(b), WireLength: i - 1})
+				h.HandleRPC(rpc, &grpcstats.InPayload{Client: client, Payload: payload, Length: int(b), WireLength: i - 1})
 				count()
 			case 5:
-				h.HandleRPC(rpc, &grpcstats.OutPayload{Client: client, Payload: payloads[int(b/10)%len(payloads)], Length: -1, WireLength: int(b)})
+				h.HandleRPC(rpc, &grpcstats.OutPayload{Client: client, Payload: payload, Length: -1, WireLength: int(b)})
 				count()
 			case 6:
-				h.HandleRPC(rpc, &grpcstats.InHeader{Client: client, LocalAddr: addr(0), RemoteAddr: addr(1), Header: map[string][]string{"grpc-previous-rpc-attempts": {text}}})
+				h.HandleRPC(rpc, &grpcstats.InHeader{
+					Client: client, LocalAddr: addr(0), RemoteAddr: addr(1),
+					Header: map[string][]string{"grpc-previous-rpc-attempts": {text}},
+				})
 			case 7:
 				h.HandleRPC(rpc, &grpcstats.OutHeader{Client: client, LocalAddr: addr(0), RemoteAddr: addr(1), Authority: text})
 			case 8:

@@ -126,42 +126,6 @@ func (h *handler) HandleRPC(ctx context.Context, rs grpcstats.RPCStats) {
 	}
 }
 
-// inHeader comes before Begin on a server.
-func (h *handler) inHeader(a *attempt, rs *grpcstats.InHeader) {
-	if h.client {
-		return
-	}
-
-	if v := rs.Header["grpc-previous-rpc-attempts"]; len(v) > 0 {
-		n, err := strconv.Atoi(v[0])
-		a.retry = err == nil && n > 0
-	}
-
-	if a.conn == nil { // TagConn wasn't called with this handler
-		a.info = &ConnInfo{Local: rs.LocalAddr, Remote: rs.RemoteAddr}
-	}
-}
-
-// begin comes after InHeader on a server, and only for methods that it serves.
-func (h *handler) begin(a *attempt, rs *grpcstats.Begin) {
-	if h.client {
-		if rs.IsTransparentRetryAttempt {
-			a.retry = true
-		}
-
-		return
-	}
-
-	// A handler for unknown services is always bidirectional, and then any name may stand here.
-	a.known = !rs.IsClientStream || !rs.IsServerStream || h.known(a.fullMethod)
-
-	if a.conn == nil {
-		a.hold(h.conns.acquire(a.connInfo()))
-	} else if a.held == nil {
-		a.hold(h.conns.acquireOpen(a.conn))
-	}
-}
-
 // connContext carries the connection to the RPCs of a server.
 type connContext struct {
 	context.Context //nolint:containedctx // it is the context
@@ -201,6 +165,42 @@ func (h *handler) HandleConn(ctx context.Context, cs grpcstats.ConnStats) {
 
 	if c, ok := ctx.Value(connKey{h}).(*connContext); ok {
 		h.conns.end(c.sock)
+	}
+}
+
+// inHeader comes before Begin on a server.
+func (h *handler) inHeader(a *attempt, rs *grpcstats.InHeader) {
+	if h.client {
+		return
+	}
+
+	if v := rs.Header["grpc-previous-rpc-attempts"]; len(v) > 0 {
+		n, err := strconv.Atoi(v[0])
+		a.retry = err == nil && n > 0
+	}
+
+	if a.conn == nil { // TagConn wasn't called with this handler
+		a.info = &ConnInfo{Local: rs.LocalAddr, Remote: rs.RemoteAddr}
+	}
+}
+
+// begin comes after InHeader on a server, and only for methods that it serves.
+func (h *handler) begin(a *attempt, rs *grpcstats.Begin) {
+	if h.client {
+		if rs.IsTransparentRetryAttempt {
+			a.retry = true
+		}
+
+		return
+	}
+
+	// A handler for unknown services is always bidirectional, and then any name may stand here.
+	a.known = !rs.IsClientStream || !rs.IsServerStream || h.known(a.fullMethod)
+
+	if a.conn == nil {
+		a.hold(h.conns.acquire(a.connInfo()))
+	} else if a.held == nil {
+		a.hold(h.conns.acquireOpen(a.conn))
 	}
 }
 

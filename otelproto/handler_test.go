@@ -3,6 +3,7 @@ package otelproto_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -257,7 +258,7 @@ func TestLinkedInMethodsAreKnownByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := s.Recv(); err != io.EOF {
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 }
@@ -327,7 +328,7 @@ func TestServeHTTPHasOneConnectionForEachPeer(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				if _, err := s.Recv(); err != io.EOF {
+				if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 					t.Fatal(err)
 				}
 			}

@@ -1,14 +1,9 @@
 package otelproto
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
-	"go.opentelemetry.io/otel"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -32,7 +27,7 @@ type how uint8
 const (
 	// byType: the Go type alone.
 	byType how = iota
-	// byField: the Go type and the dynamic type of the struct's field that holds the oneof.
+	// byField: the Go type and the case that the struct's field for the oneof holds.
 	byField
 	// byValue: the discriminator's value, by reflection over the message or by a function.
 	byValue
@@ -46,38 +41,22 @@ type messageType struct {
 	// descriptor is nil for opaque payloads. dynamic is true where the Go type doesn't determine it.
 	descriptor protoreflect.MessageDescriptor
 	dynamic    bool
-	// field is the index of the struct's field that holds the oneof, with byField, or with byValue if hasField.
-	field    int
+	// field is the offset of the struct's field that holds the oneof, with byField, or with byValue if hasField.
+	field    uintptr
 	hasField bool
 	// path leads to the discriminator, with byValue; nil where there is none or hasField.
 	path *variantPath
 	// fn is asked first, with byValue.
 	fn func(any) (string, bool)
 
-	// cases has the field name of each case that was seen, by the Go type in the oneof's field.
+	// cases has the field name of each oneofCase that was seen.
 	cases sync.Map
 
 	// mu guards values, those of an unlimited discriminator that have been seen.
 	mu     sync.Mutex
 	values map[string]struct{}
-	once   sync.Once
-}
 
-// variantValue is a discriminator's value. The zero value is unset.
-type variantValue struct {
-	// goType is the type that the oneof's field holds.
-	goType reflect.Type
-	text   string
-	set    bool
-	// listed is true for text that comes from the schema, so that there can't be many different ones.
-	listed bool
-}
-
-// clone lets go of the payload's memory.
-func (v variantValue) clone() variantValue {
-	v.text = strings.Clone(v.text)
-
-	return v
+	reported onlyOnce
 }
 
 // namer knows the message types that a handler has seen.
@@ -91,8 +70,9 @@ type namer struct {
 	// mu guards dynamic. It is not held while a descriptor is read.
 	mu      sync.RWMutex
 	dynamic map[protoreflect.FullName]*messageType
-	once    sync.Once
 	beyond  messageType
+
+	reported onlyOnce
 }
 
 func newNamer(c config) *namer {
@@ -228,9 +208,7 @@ func (n *namer) dynamicMessage(payload any) (m *messageType) {
 		return m
 	}
 
-	n.once.Do(func() {
-		otel.Handle(fmt.Errorf("otelproto: more than %d dynamic message types: further ones are counted as %s", maxDynamic, other))
-	})
+	n.reported.handlef("otelproto: more than %d dynamic message types: further ones are counted as %s", maxDynamic, other)
 
 	return &n.beyond
 }
@@ -280,136 +258,4 @@ func (n *namer) newMessageType(d protoreflect.MessageDescriptor, t reflect.Type)
 	}
 
 	return m
-}
-
-// describes tells whether payload, which has the Go type of an entry, has this message type.
-func (m *messageType) describes(payload any) bool {
-	if !m.dynamic {
-		return true
-	}
-
-	defer func() { _ = recover() }() // false, then
-
-	p, ok := payload.(proto.Message)
-
-	return ok && m.descriptor != nil && p.ProtoReflect().Descriptor() == m.descriptor
-}
-
-// value reads the discriminator.
-func (m *messageType) value(payload any) (v variantValue) {
-	switch m.how {
-	case byType:
-		return variantValue{}
-	case byField:
-		return variantValue{goType: caseType(payload, m.field)}
-	case byValue:
-	}
-
-	// The function is the user's and the message may be nobody's; neither may break the RPC.
-	defer func() {
-		if p := recover(); p != nil {
-			v = variantValue{}
-
-			m.once.Do(func() { otel.Handle(fmt.Errorf("otelproto: the variant of %s: panic: %v", m.name, p)) })
-		}
-	}()
-
-	if m.fn != nil {
-		if text, ok := m.fn(payload); ok {
-			return variantValue{text: text, set: text != ""}
-		}
-	}
-
-	switch {
-	case m.hasField:
-		return variantValue{goType: caseType(payload, m.field)}
-	case m.path != nil:
-		return m.path.read(protoReflect(payload))
-	default:
-		return variantValue{}
-	}
-}
-
-// variant gives the attribute's value; empty if the discriminator is unset.
-func (m *messageType) variant(v variantValue, payload any) string {
-	switch {
-	case v.goType != nil:
-		return m.caseName(v.goType, payload)
-	case !v.set:
-		return ""
-	case v.listed:
-		return v.text
-	default:
-		return m.limited(v.text)
-	}
-}
-
-// caseName gives the name of the case whose Go type stands in the oneof's field.
-func (m *messageType) caseName(t reflect.Type, payload any) string {
-	if name, ok := m.cases.Load(t); ok {
-		s, _ := name.(string)
-
-		return s
-	}
-
-	p := m.path
-	if p == nil {
-		p = &variantPath{oneof: envelope(m.descriptor)}
-	}
-
-	name := p.read(protoReflect(payload)).text
-	m.cases.Store(t, name)
-
-	return name
-}
-
-// limited gives text, or other if it isn't one of the first maxValues.
-func (m *messageType) limited(text string) string {
-	if len(text) > maxValueLen || !utf8.ValidString(text) {
-		m.reportValues()
-
-		return other
-	}
-
-	m.mu.Lock()
-	_, ok := m.values[text]
-
-	if !ok && len(m.values) < maxValues {
-		if m.values == nil {
-			m.values = make(map[string]struct{})
-		}
-
-		text, ok = strings.Clone(text), true // the payload must not be retained
-		m.values[text] = struct{}{}
-	}
-	m.mu.Unlock()
-
-	if !ok {
-		m.reportValues()
-
-		return other
-	}
-
-	return text
-}
-
-func (m *messageType) reportValues() {
-	m.once.Do(func() {
-		otel.Handle(fmt.Errorf("otelproto: variants of %s beyond %d values of at most %d bytes are counted as %s",
-			m.name, maxValues, maxValueLen, other))
-	})
-}
-
-var errNoMessage = errors.New("otelproto: bug: not a message")
-
-// protoReflect gives the reflection of a message of either API.
-func protoReflect(payload any) protoreflect.Message {
-	switch p := payload.(type) {
-	case proto.Message:
-		return p.ProtoReflect()
-	case protoadapt.MessageV1:
-		return protoadapt.MessageV2Of(p).ProtoReflect()
-	default:
-		panic(errNoMessage)
-	}
 }

@@ -47,10 +47,22 @@ func TestWrongOptionsAreReportedAndLeftOut(t *testing.T) {
 		},
 		{otelproto.WithVariantField("otelproto.test.Tagged", ""), []string{"WithVariantField", `no field or oneof ""`}},
 		{otelproto.WithVariantField("otelproto.test.Tagged", "header."), []string{"WithVariantField", `no field or oneof ""`}},
-		{otelproto.WithVariantField("otelproto.test.Tagged", "payload"), []string{"WithVariantField", "kind bytes", "expected a oneof, enum"}},
-		{otelproto.WithVariantField("otelproto.test.Tagged", "number"), []string{"WithVariantField", "kind int32", "expected a oneof, enum"}},
-		{otelproto.WithVariantField("otelproto.test.Tagged", "header"), []string{"WithVariantField", "kind message", "expected a oneof, enum"}},
-		{otelproto.WithVariantField("otelproto.test.Tagged", "names"), []string{"WithVariantField", "repeated", "expected a singular field"}},
+		{
+			otelproto.WithVariantField("otelproto.test.Tagged", "payload"),
+			[]string{"WithVariantField", "kind bytes", "expected a oneof, enum"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Tagged", "number"),
+			[]string{"WithVariantField", "kind int32", "expected a oneof, enum"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Tagged", "header"),
+			[]string{"WithVariantField", "kind message", "expected a oneof, enum"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Tagged", "names"),
+			[]string{"WithVariantField", "repeated", "expected a singular field"},
+		},
 		{otelproto.WithVariantField("otelproto.test.Tagged", "name.x"), []string{"WithVariantField", "not a message", `before "x"`}},
 		{otelproto.WithVariantField("otelproto.test.Command", "_priority"), []string{"WithVariantField", "no field or oneof"}}, // synthetic
 	} {

@@ -2,6 +2,7 @@ package otelproto_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func TestPolicyRetriesAreCountedAndMarked(t *testing.T) {
 			}
 
 			for range 3 {
-				if err := s.Send(command()); err != nil && err != io.EOF {
+				if err := s.Send(command()); err != nil && !errors.Is(err, io.EOF) {
 					t.Fatal(err)
 				}
 			}
@@ -165,7 +166,7 @@ func TestTransparentRetriesAreMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := s.Recv(); err != io.EOF {
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 

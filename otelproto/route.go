@@ -95,7 +95,7 @@ func (e *entry) matches(payload any) bool {
 	case byType:
 		return true
 	case byField:
-		return caseType(payload, e.message.field) == e.value.goType
+		return caseAt(payload, e.message.field) == e.value.oneof
 	default:
 		return e.message.describes(payload) && e.message.value(payload) == e.value
 	}
@@ -129,7 +129,7 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 
 	t := reflect.TypeOf(payload)
 
-	var c reflect.Type
+	var c oneofCase
 
 	for _, e := range *entries {
 		if e.goType != t {
@@ -141,12 +141,12 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 		}
 
 		if c == nil {
-			if c = caseType(payload, e.message.field); c == nil {
+			if c = caseAt(payload, e.message.field); c == nil {
 				return nil // no case is set: left to the map
 			}
 		}
 
-		if c == e.value.goType {
+		if c == e.value.oneof {
 			return e
 		}
 	}
@@ -156,22 +156,18 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 
 // newEntry makes an entry, or replaces one whose message has come with another Go type or descriptor since.
 func (r *route) newEntry(k entryKey, message *messageType, payload any, value variantValue) *entry {
+	e := &entry{message: message, goType: reflect.TypeOf(payload), value: value.clone()}
+	// The sink gives the same series each time. It is asked without the lock, since it may report.
+	e.recorder = r.conn.sink.series(stats.Key{
+		Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
+	}, r.attrs)
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	e := &entry{message: message, goType: reflect.TypeOf(payload), value: value.clone()}
-
-	if old := lookup(&r.byKey, k); old != nil {
-		e.recorder = old.recorder
-	} else {
-		e.recorder = r.conn.sink.series(stats.Key{
-			Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
-		}, r.attrs)
-	}
-
 	store(&r.byKey, k, e)
 
-	if message.how == byType || message.how == byField && value.goType != nil {
+	if message.how == byType || message.how == byField && value.oneof != nil {
 		r.addQuickLocked(k.direction, e)
 	}
 

@@ -2,7 +2,6 @@ package otelproto
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -46,43 +45,6 @@ func envelope(d protoreflect.MessageDescriptor) protoreflect.OneofDescriptor {
 }
 
 const minEnvelopeCases = 2
-
-// oneofField finds the field of a generated struct that holds a oneof: an interface with the tag protobuf_oneof, in structs of
-// the open and the opaque API and of the first API alike.
-func oneofField(t reflect.Type, o protoreflect.OneofDescriptor) (int, bool) {
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return 0, false
-	}
-
-	for i := range t.Elem().NumField() {
-		f := t.Elem().Field(i)
-		if f.Tag.Get("protobuf_oneof") == string(o.Name()) && f.Type.Kind() == reflect.Interface {
-			return i, true
-		}
-	}
-
-	return 0, false
-}
-
-// caseType gives the type that the oneof's field of a struct holds, nil if it is unset. Reading it costs a sixth of WhichOneof.
-func caseType(payload any, field int) reflect.Type {
-	p := reflect.ValueOf(payload)
-	if p.IsNil() {
-		return nil
-	}
-
-	f := p.Elem().Field(field)
-	if f.IsNil() {
-		return nil
-	}
-
-	c := f.Elem()
-	if c.IsNil() { // a typed nil is unset
-		return nil
-	}
-
-	return c.Type()
-}
 
 // variantPath leads from a message to its discriminator.
 type variantPath struct {

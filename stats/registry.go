@@ -17,7 +17,7 @@ type Registry struct {
 	layout  *layout
 	limits  limits
 	start   time.Time
-	reports [reports]sync.Once
+	reports [reports]atomic.Bool
 
 	// collected is when a reader last read, after start: an exemplar from before that may be replaced by any.
 	collected atomic.Int64
@@ -62,9 +62,11 @@ const (
 	reports
 )
 
-// report says once that a limit was reached. Nothing may be locked: the error handler is the user's.
+// report says once that a limit was reached. Nothing may be locked: the error handler is the user's, and may come back here.
 func (r *Registry) report(what int, format string, args ...any) {
-	r.reports[what].Do(func() { otel.Handle(fmt.Errorf("stats: "+format, args...)) })
+	if r.reports[what].CompareAndSwap(false, true) {
+		otel.Handle(fmt.Errorf("stats: "+format, args...))
+	}
 }
 
 // NewRegistry makes a registry. An option with a wrong value is reported to [otel.Handle] and left out.
