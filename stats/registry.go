@@ -62,13 +62,6 @@ const (
 	reports
 )
 
-// report says once that a limit was reached. Nothing may be locked: the error handler is the user's, and may come back here.
-func (r *Registry) report(what int, format string, args ...any) {
-	if r.reports[what].CompareAndSwap(false, true) {
-		otel.Handle(fmt.Errorf("stats: "+format, args...))
-	}
-}
-
 // NewRegistry makes a registry. An option with a wrong value is reported to [otel.Handle] and left out.
 func NewRegistry(opts ...Option) *Registry {
 	c := newConfig(opts)
@@ -156,6 +149,13 @@ func (r *Registry) closeSocket(c *Conn, local, remote net.Addr) {
 	r.mu.Unlock()
 
 	c.Close()
+}
+
+// report says once that a limit was reached. Nothing may be locked: the error handler is the user's, and may come back here.
+func (r *Registry) report(what int, format string, args ...any) {
+	if r.reports[what].CompareAndSwap(false, true) {
+		otel.Handle(fmt.Errorf("stats: "+format, args...))
+	}
 }
 
 // socketKey gives an address that can be looked up: only pointers tell two sockets apart. Others give nil, under which
