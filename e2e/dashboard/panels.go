@@ -134,7 +134,8 @@ func connections() Row {
 func channels() Row {
 	return Row{Title: "Are the channels healthy?", Panels: []Panel{
 		one("Connections by state", "Active ones, and those that end what still runs on them.", number,
-			"sum by (server_address, otelproto_channel_state) (otelproto_channel_generations)", "{{server_address}} {{otelproto_channel_state}}"),
+			"sum by (server_address, otelproto_channel_state) (otelproto_channel_generations)",
+			"{{server_address}} {{otelproto_channel_state}}"),
 		one("Replaced connections", "By the reason.", perSecond,
 			rate("otelproto_channel_invalidations_total", "server_address, otelproto_channel_reason"),
 			"{{server_address}} {{otelproto_channel_reason}}"),

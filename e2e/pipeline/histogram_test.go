@@ -164,11 +164,12 @@ const (
 	cumulative = 2
 )
 
-// required and optional are the attributes of METRICS, and those that examples/compute adds.
+// required and optional are the attributes of docs/metrics.md, and those that examples/compute adds.
 var (
 	required = []string{"network.io.direction", "otelproto.message.type", "rpc.method", "rpc.system.name"}
 	optional = []string{
 		"otelproto.message.variant", "otelproto.rpc.retry", "server.address", "server.port", "compute.replica", "compute.process",
+		"network.peer.address", "network.peer.port", "network.local.port",
 	}
 )
 

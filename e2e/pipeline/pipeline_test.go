@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,14 +136,20 @@ type computing struct {
 
 // instance gives a name under which no other test exports.
 func instance(t *testing.T) string {
-	return strings.NewReplacer("/", ".", " ", "_").Replace(t.Name()) + fmt.Sprint(".", time.Now().UnixNano())
+	return strings.NewReplacer("/", ".", " ", "_", ",", "").Replace(t.Name()) + fmt.Sprint(".", time.Now().UnixNano())
 }
 
 // compute starts examples/compute, which exports twice a second to endpoint, an URL.
 func compute(t *testing.T, duration time.Duration, endpoint string, env ...string) *computing {
 	t.Helper()
 
-	c := &computing{command: exec.Command(shared.compute, "-duration", duration.String(), "-json"), instance: instance(t)}
+	return computeWith(t, []string{"-duration", duration.String(), "-json"}, endpoint, env...)
+}
+
+func computeWith(t *testing.T, args []string, endpoint string, env ...string) *computing {
+	t.Helper()
+
+	c := &computing{command: exec.Command(shared.compute, args...), instance: instance(t)}
 	c.command.Stdout, c.command.Stderr = &c.out, &c.errors
 	c.command.Env = append(os.Environ(), append([]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_METRIC_EXPORT_INTERVAL=500", "OTEL_METRIC_EXPORT_TIMEOUT=1000",
@@ -237,11 +244,12 @@ func TestEveryValueArrives(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range []struct {
-		name, protocol string
-		temporality    int
+		name, protocol, export string
+		temporality            int
 	}{
-		{"cumulative", "grpc", cumulative},
-		{"delta", "http/protobuf", delta},
+		{"cumulative", "grpc", "instruments", cumulative},
+		{"delta", "http/protobuf", "instruments", delta},
+		{"cumulative, by connection from the registry", "grpc", "registry", cumulative},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,9 +262,15 @@ func TestEveryValueArrives(t *testing.T) {
 				endpoint = "http://" + a.HTTP
 			}
 
-			program := compute(t, 3*time.Second, endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL="+c.protocol,
-				"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="+c.name)
+			preference, _, _ := strings.Cut(c.name, ",")
+			program := computeWith(t, []string{"-duration=3s", "-json", "-export=" + c.export}, endpoint,
+				"OTEL_EXPORTER_OTLP_PROTOCOL="+c.protocol, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="+preference)
 			want := program.report(t, 30*time.Second)
+
+			if c.export == "registry" { // which is the controller's
+				maps.DeleteFunc(want, func(k key, _ histogram) bool { return strings.HasPrefix(k.Metric, "otelproto.server.") })
+			}
+
 			arrives(t, b, program.instance, want)
 			collector.Stop() // so that the file is whole
 

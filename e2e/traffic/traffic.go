@@ -71,7 +71,8 @@ func Start(ctx context.Context, o Options) (*App, error) {
 		return nil, err
 	}
 
-	if a.topic, err = broadcast.New(broadcast.Options[string]{Name: "finished", Window: window, MeterProvider: o.MeterProvider}); err != nil {
+	topic := broadcast.Options[string]{Name: "finished", Window: window, MeterProvider: o.MeterProvider}
+	if a.topic, err = broadcast.New(topic); err != nil {
 		return nil, err
 	}
 
@@ -87,23 +88,6 @@ func Start(ctx context.Context, o Options) (*App, error) {
 	})
 
 	return a, nil
-}
-
-func (a *App) serve(addr string) error {
-	lis, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
-	if err != nil {
-		return err
-	}
-
-	a.addr = lis.Addr().String()
-	handler := grpc.StatsHandler(otelproto.NewServerHandler(otelproto.WithRegistry(a.o.Registry)))
-	a.server = grpc.NewServer(append(append([]grpc.ServerOption{}, a.o.Server...), handler)...)
-	testproto.RegisterTestServer(a.server, a.echo)
-
-	a.served = make(chan error, 1)
-	go func() { a.served <- a.server.Serve(a.o.Registry.Listener(lis)) }()
-
-	return nil
 }
 
 // Step makes calls with messages of several kinds and sizes, publishes events, and lets the slow subscriber read some.
@@ -190,6 +174,24 @@ func (a *App) Close() error {
 	a.server.Stop()
 
 	return errors.Join(err, <-a.served)
+}
+
+// serve starts a server.
+func (a *App) serve(addr string) error {
+	lis, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return err
+	}
+
+	a.addr = lis.Addr().String()
+	handler := grpc.StatsHandler(otelproto.NewServerHandler(otelproto.WithRegistry(a.o.Registry)))
+	a.server = grpc.NewServer(append(append([]grpc.ServerOption{}, a.o.Server...), handler)...)
+	testproto.RegisterTestServer(a.server, a.echo)
+
+	a.served = make(chan error, 1)
+	go func() { a.served <- a.server.Serve(a.o.Registry.Listener(lis)) }()
+
+	return nil
 }
 
 // echo answers a put with its value, a get with the key.
