@@ -130,3 +130,11 @@ $(PROTOC_GEN_GO_GRPC):
 	$(call install,$(PROTOC_GEN_GO_GRPC_VERSION),google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 $(BENCHSTAT):
 	$(call install,$(BENCHSTAT_VERSION),golang.org/x/perf/cmd/benchstat)
+
+.PHONY: e2e
+e2e: ## Run the tests against a real collector, a real backend, a browser, tshark, and services that others wrote.
+	@for m in $(filter ./e2e%,$(MODULES)); do echo "== e2e: $$m"; $(GOTEST) $$m ./...; done
+
+.PHONY: demo
+demo: ## Bring up collector, backend with dashboards, and the compute example; print one URL; Ctrl-C ends all.
+	@mkdir -p $(BIN) && go build -C e2e -o $(BIN)/demo ./demo && cd e2e && exec $(BIN)/demo

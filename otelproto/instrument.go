@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
+	"github.com/otelproto/otelproto-go/internal/semattr"
 	"github.com/otelproto/otelproto-go/stats"
 )
 
@@ -131,7 +132,7 @@ func (g *group) series(k stats.Key, rpc attribute.Set) recorder {
 	case over:
 		found = s.beyondLocked(beyond(k))
 	case found == nil:
-		found = s.newSeries(append(more.ToSlice(), seriesAttributes(k)...))
+		found = s.newSeries(append(more.ToSlice(), semattr.Message(k)...))
 		found.id = id
 		g.known[gk] = found
 	}
@@ -149,7 +150,7 @@ func (g *group) series(k stats.Key, rpc attribute.Set) recorder {
 func (s *instrumentSink) beyondLocked(k stats.Key) *instrumentSeries {
 	found := s.beyond[k]
 	if found == nil {
-		found = s.newSeries(seriesAttributes(k))
+		found = s.newSeries(semattr.Message(k))
 		s.beyond[k] = found
 	}
 

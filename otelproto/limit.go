@@ -3,6 +3,7 @@ package otelproto
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -23,7 +24,7 @@ type seriesLimit struct {
 	mu     sync.Mutex
 	series map[seriesID]struct{}
 
-	once sync.Once
+	reported onlyOnce
 }
 
 func newSeriesLimit(n int) *seriesLimit {
@@ -58,7 +59,15 @@ func (l *seriesLimit) give(id seriesID) {
 
 // report says once that the limit was reached. Nothing is locked meanwhile: the error handler is the user's.
 func (l *seriesLimit) report() {
-	l.once.Do(func() {
-		otel.Handle(fmt.Errorf("otelproto: more than %d series: further ones are counted as %s (WithSeriesLimit)", l.max, other))
-	})
+	l.reported.handlef("otelproto: more than %d series: further ones are counted as %s (WithSeriesLimit)", l.max, other)
+}
+
+// onlyOnce reports the first of many errors. A sync.Once would wait for ever if the error handler, which is the user's, comes
+// back here: by a call of its own over gRPC, say.
+type onlyOnce struct{ done atomic.Bool }
+
+func (o *onlyOnce) handlef(format string, args ...any) {
+	if o.done.CompareAndSwap(false, true) {
+		otel.Handle(fmt.Errorf(format, args...))
+	}
 }

@@ -1,14 +1,9 @@
 package otelproto
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
-	"go.opentelemetry.io/otel"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -60,24 +55,8 @@ type messageType struct {
 	// mu guards values, those of an unlimited discriminator that have been seen.
 	mu     sync.Mutex
 	values map[string]struct{}
-	once   sync.Once
-}
 
-// variantValue is a discriminator's value. The zero value is unset.
-type variantValue struct {
-	// oneof is the case that the oneof's field holds.
-	oneof oneofCase
-	text  string
-	set   bool
-	// listed is true for text that comes from the schema, so that there can't be many different ones.
-	listed bool
-}
-
-// clone lets go of the payload's memory.
-func (v variantValue) clone() variantValue {
-	v.text = strings.Clone(v.text)
-
-	return v
+	reported onlyOnce
 }
 
 // namer knows the message types that a handler has seen.
@@ -91,8 +70,9 @@ type namer struct {
 	// mu guards dynamic. It is not held while a descriptor is read.
 	mu      sync.RWMutex
 	dynamic map[protoreflect.FullName]*messageType
-	once    sync.Once
 	beyond  messageType
+
+	reported onlyOnce
 }
 
 func newNamer(c config) *namer {
@@ -228,9 +208,7 @@ func (n *namer) dynamicMessage(payload any) (m *messageType) {
 		return m
 	}
 
-	n.once.Do(func() {
-		otel.Handle(fmt.Errorf("otelproto: more than %d dynamic message types: further ones are counted as %s", maxDynamic, other))
-	})
+	n.reported.handlef("otelproto: more than %d dynamic message types: further ones are counted as %s", maxDynamic, other)
 
 	return &n.beyond
 }
@@ -280,136 +258,4 @@ func (n *namer) newMessageType(d protoreflect.MessageDescriptor, t reflect.Type)
 	}
 
 	return m
-}
-
-// describes tells whether payload, which has the Go type of an entry, has this message type.
-func (m *messageType) describes(payload any) bool {
-	if !m.dynamic {
-		return true
-	}
-
-	defer func() { _ = recover() }() // false, then
-
-	p, ok := payload.(proto.Message)
-
-	return ok && m.descriptor != nil && p.ProtoReflect().Descriptor() == m.descriptor
-}
-
-// value reads the discriminator.
-func (m *messageType) value(payload any) (v variantValue) {
-	switch m.how {
-	case byType:
-		return variantValue{}
-	case byField:
-		return variantValue{oneof: caseAt(payload, m.field)}
-	case byValue:
-	}
-
-	// The function is the user's and the message may be nobody's; neither may break the RPC.
-	defer func() {
-		if p := recover(); p != nil {
-			v = variantValue{}
-
-			m.once.Do(func() { otel.Handle(fmt.Errorf("otelproto: the variant of %s: panic: %v", m.name, p)) })
-		}
-	}()
-
-	if m.fn != nil {
-		if text, ok := m.fn(payload); ok {
-			return variantValue{text: text, set: text != ""}
-		}
-	}
-
-	switch {
-	case m.hasField:
-		return variantValue{oneof: caseAt(payload, m.field)}
-	case m.path != nil:
-		return m.path.read(protoReflect(payload))
-	default:
-		return variantValue{}
-	}
-}
-
-// variant gives the attribute's value; empty if the discriminator is unset.
-func (m *messageType) variant(v variantValue, payload any) string {
-	switch {
-	case v.oneof != nil:
-		return m.caseName(v.oneof, payload)
-	case !v.set:
-		return ""
-	case v.listed:
-		return v.text
-	default:
-		return m.limited(v.text)
-	}
-}
-
-// caseName gives the field name of the case.
-func (m *messageType) caseName(c oneofCase, payload any) string {
-	if name, ok := m.cases.Load(c); ok {
-		s, _ := name.(string)
-
-		return s
-	}
-
-	p := m.path
-	if p == nil {
-		p = &variantPath{oneof: envelope(m.descriptor)}
-	}
-
-	name := p.read(protoReflect(payload)).text
-	m.cases.Store(c, name)
-
-	return name
-}
-
-// limited gives text, or other if it isn't one of the first maxValues.
-func (m *messageType) limited(text string) string {
-	if len(text) > maxValueLen || !utf8.ValidString(text) {
-		m.reportValues()
-
-		return other
-	}
-
-	m.mu.Lock()
-	_, ok := m.values[text]
-
-	if !ok && len(m.values) < maxValues {
-		if m.values == nil {
-			m.values = make(map[string]struct{})
-		}
-
-		text, ok = strings.Clone(text), true // the payload must not be retained
-		m.values[text] = struct{}{}
-	}
-	m.mu.Unlock()
-
-	if !ok {
-		m.reportValues()
-
-		return other
-	}
-
-	return text
-}
-
-func (m *messageType) reportValues() {
-	m.once.Do(func() {
-		otel.Handle(fmt.Errorf("otelproto: variants of %s beyond %d values of at most %d bytes are counted as %s",
-			m.name, maxValues, maxValueLen, other))
-	})
-}
-
-var errNoMessage = errors.New("otelproto: bug: not a message")
-
-// protoReflect gives the reflection of a message of either API.
-func protoReflect(payload any) protoreflect.Message {
-	switch p := payload.(type) {
-	case proto.Message:
-		return p.ProtoReflect()
-	case protoadapt.MessageV1:
-		return protoadapt.MessageV2Of(p).ProtoReflect()
-	default:
-		panic(errNoMessage)
-	}
 }

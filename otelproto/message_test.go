@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel"
 	"google.golang.org/grpc"
 	grpcstats "google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
@@ -383,6 +384,31 @@ func TestSeriesBeyondTheLimitFoldIntoOther(t *testing.T) {
 			diff(t, "reports", len(reports.all()), 1)
 		})
 	}
+}
+
+// An error handler may itself use gRPC, with the same handler and on the same connection.
+func TestAReportMayComeBack(t *testing.T) {
+	reg := stats.NewRegistry()
+	h := otelproto.NewServerHandler(otelproto.WithRegistry(reg), otelproto.WithSeriesLimit(1),
+		otelproto.WithVariantField("otelproto.test.Tagged", "name"))
+	ctx := begin(h)
+	record := func(p any) { h.HandleRPC(ctx, &grpcstats.InPayload{Payload: p, WireLength: 5}) }
+	n := 0
+
+	before := otel.GetErrorHandler()
+	defer otel.SetErrorHandler(before)
+
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {
+		n++
+
+		record(&testproto.Plain{})
+		record(&testproto.Tagged{Name: strings.Repeat("x", 300)})
+	}))
+
+	record(&testproto.Put{})
+	record(&testproto.Get{})
+	record(&testproto.Tagged{Name: strings.Repeat("x", 300)})
+	diff(t, "reports", n, 2)
 }
 
 // Many methods on one connection: what the connection keeps for them is limited too.

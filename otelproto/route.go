@@ -156,18 +156,14 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 
 // newEntry makes an entry, or replaces one whose message has come with another Go type or descriptor since.
 func (r *route) newEntry(k entryKey, message *messageType, payload any, value variantValue) *entry {
+	e := &entry{message: message, goType: reflect.TypeOf(payload), value: value.clone()}
+	// The sink gives the same series each time. It is asked without the lock, since it may report.
+	e.recorder = r.conn.sink.series(stats.Key{
+		Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
+	}, r.attrs)
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
-	e := &entry{message: message, goType: reflect.TypeOf(payload), value: value.clone()}
-
-	if old := lookup(&r.byKey, k); old != nil {
-		e.recorder = old.recorder
-	} else {
-		e.recorder = r.conn.sink.series(stats.Key{
-			Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
-		}, r.attrs)
-	}
 
 	store(&r.byKey, k, e)
 

@@ -1,5 +1,7 @@
 package stats
 
+import "slices"
+
 // Histogram counts sizes in bytes. Counts[i] is the number of values in (Bounds[i-1], Bounds[i]]; the first count has no
 // lower end, the last no upper end, so Counts has one element more than Bounds. Bounds is shared: don't change it.
 type Histogram struct {
@@ -70,25 +72,22 @@ func (h Histogram) Quantile(q float64) float64 {
 
 func (h *Histogram) add(other Histogram) {
 	h.Sum += other.Sum
-	for i, n := range other.Counts {
-		h.Counts[i] += n
+	for i := range min(len(h.Counts), len(other.Counts)) {
+		h.Counts[i] += other.Counts[i]
 	}
 }
 
 // sub takes away what an earlier reading had. A reading that isn't earlier takes away no more than there is.
-func (h Histogram) sub(earlier Histogram) Histogram {
-	counts := make([]uint64, len(h.Counts))
-	for i, n := range h.Counts {
-		counts[i] = n - min(n, earlier.at(i))
-	}
+func (h *Histogram) sub(earlier Histogram) {
+	h.Sum -= min(h.Sum, earlier.Sum)
 
-	return Histogram{Bounds: h.Bounds, Counts: counts, Sum: h.Sum - min(h.Sum, earlier.Sum)}
+	for i := range min(len(h.Counts), len(earlier.Counts)) {
+		h.Counts[i] -= min(h.Counts[i], earlier.Counts[i])
+	}
 }
 
-func (h Histogram) at(i int) uint64 {
-	if i >= len(h.Counts) {
-		return 0
-	}
+func (h Histogram) clone() Histogram {
+	h.Counts = slices.Clone(h.Counts)
 
-	return h.Counts[i]
+	return h
 }

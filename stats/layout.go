@@ -50,6 +50,8 @@ type layout struct {
 	bounds []float64
 	framed scale
 	apart  scale
+	// exemplars is the registry's option; it stands here because recording has the layout at hand.
+	exemplars bool
 	// wireOf and sizeOf give the bucket that a framed cell belongs to.
 	wireOf, sizeOf []int16
 }
@@ -98,7 +100,7 @@ const (
 type scale struct {
 	uppers []int64
 	// first[k] is the first cell that can hold a value whose binary form has k digits.
-	first [65]int16
+	first [65]int32
 }
 
 func newScale(uppers []int64) scale {
@@ -111,7 +113,7 @@ func newScale(uppers []int64) scale {
 		}
 
 		i, _ := slices.BinarySearch(uppers, least)
-		s.first[digits] = int16(i) //nolint:gosec // CheckBuckets limits the bounds
+		s.first[digits] = int32(i) //nolint:gosec // CheckBuckets limits the bounds
 	}
 
 	return s

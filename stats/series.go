@@ -16,8 +16,10 @@ type Series struct {
 	sum    atomic.Uint64
 	// apart counts all others; nil until there is one.
 	apart atomic.Pointer[atomic.Uint64]
-	// retired is set before the series' cells are moved to the totals of closed connections.
-	retired atomic.Bool
+	// exemplar is the largest message of a sampled span since the last reading; always nil without [WithExemplars].
+	exemplar atomic.Pointer[Exemplar]
+	// retired is set to the series' connection before the cells are moved to the totals of closed connections.
+	retired atomic.Pointer[connection]
 }
 
 func newSeries(r *row) *Series {
@@ -26,23 +28,28 @@ func newSeries(r *row) *Series {
 
 // Record counts one message of wire bytes on the wire (payload as sent, plus framing) and of size bytes uncompressed.
 //
-// It takes no lock and allocates nothing (but for the first message of a series whose wire size is not size + 5),
+// It takes no lock and allocates nothing (but for the first message of a series whose wire size is not size + 5, and exemplars),
 // is safe for concurrent use, and may be called after the connection is closed: the message then counts in the totals
-// of closed connections. Negative numbers count as zero. ctx is that of the RPC and may carry a span.
-func (s *Series) Record(_ context.Context, wire, size int) {
+// of closed connections. Negative numbers count as zero. ctx is that of the RPC: with
+// [WithExemplars] the largest message keeps its sampled span.
+func (s *Series) Record(ctx context.Context, wire, size int) {
 	wire, size = max(wire, 0), max(size, 0)
+	l := s.row.registry.layout
 
 	if wire == size+prefixLen {
-		l := s.row.registry.layout
 		s.framed.slice(l.framedCells())[l.framed.cell(int64(size))].Add(1)
 		s.sum.Add(uint64(size))
 	} else {
 		s.recordApart(wire, size)
 	}
 
+	if l.exemplars {
+		s.observe(ctx, wire, size)
+	}
+
 	// The cells were written before this is read, and whoever moves the cells sets this before it reads them: so either
 	// the mover sees the message or we see the mover.
-	if s.retired.Load() {
+	if s.retired.Load() != nil {
 		s.row.registry.recordedLate(s)
 	}
 }
@@ -66,6 +73,13 @@ func (s *Series) recordApart(wire, size int) {
 // addTo adds what the series has counted to a row, and takes it out of the series if take is set.
 func (s *Series) addTo(r *Row, take bool) {
 	l := s.row.registry.layout
+
+	if e := s.exemplar.Load(); e != nil {
+		r.Exemplar = e
+		if take {
+			r.Exemplar = s.exemplar.Swap(nil)
+		}
+	}
 
 	value := func(c *atomic.Uint64) uint64 {
 		if take {

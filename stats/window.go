@@ -1,6 +1,9 @@
 package stats
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Sub gives what was counted between an earlier snapshot of the same registry and this one: Start is the earlier Time.
 // Conns has the connections that are live now, without rows in which nothing was counted. Closed has what connections
@@ -24,13 +27,29 @@ func (s Snapshot) Sub(earlier Snapshot) Snapshot {
 	}
 
 	// What was live before and is no longer, has its earlier counts in Closed now.
-	gone := earlier.Closed
+	gone, goneSockets := slices.Clone(earlier.Closed), earlier.ClosedSockets
+
 	for _, c := range before {
-		gone = append(gone[:len(gone):len(gone)], c.Rows...)
+		goneSockets.addConn(&c)
+
+		for _, r := range c.Rows {
+			r.Server = "" // as in Closed
+			gone = append(gone, r)
+		}
 	}
 
 	w.Closed = subRows(s.Closed, gone)
 	w.Total = subRows(s.Total, earlier.Total)
+	w.ClosedSockets = s.ClosedSockets.sub(goneSockets)
+	w.Sockets = s.Sockets.sub(earlier.Sockets)
+
+	for _, rows := range [][]Row{w.Closed, w.Total} {
+		sinceRows(rows, w.Start)
+	}
+
+	for i := range w.Conns {
+		sinceRows(w.Conns[i].Rows, w.Start)
+	}
 
 	return w
 }
@@ -64,33 +83,40 @@ func (s Snapshot) Share(r Row) float64 {
 
 // connID names a connection of a registry. Those beyond the limit of connections have no number, but come and go too.
 type connID struct {
-	number uint64
-	client bool
-	opened int64
+	number         uint64
+	client, socket bool
+	opened         int64
 }
 
-func (c ConnSnapshot) id() connID { return connID{c.ID, c.Info.Client, c.Opened.UnixNano()} }
+func (c ConnSnapshot) id() connID {
+	if c.ID != 0 {
+		return connID{number: c.ID}
+	}
 
-// subRows takes the earlier rows from the later ones and leaves out what has nothing left.
+	return connID{client: c.Info.Client, socket: c.HasSocket, opened: c.Opened.UnixNano()}
+}
+
+// subRows takes the earlier rows, of which several may have the same key, from the later ones, and leaves out what has
+// nothing left. The later rows are not changed.
 func subRows(later, earlier []Row) []Row {
-	before := make(map[rowID][]Row, len(earlier))
-	for _, r := range earlier {
-		id := rowID{r.Client, r.Key}
-		before[id] = append(before[id], r)
+	index := make(map[rowID]int, len(later))
+	rows := make([]Row, len(later))
+
+	for i, r := range later {
+		r.Wire, r.Size = r.Wire.clone(), r.Size.clone()
+		rows[i], index[r.id()] = r, i
 	}
 
-	rows := make([]Row, 0, len(later))
+	for i := range earlier {
+		b := &earlier[i]
 
-	for _, r := range later {
-		for _, b := range before[rowID{r.Client, r.Key}] {
+		if at, ok := index[b.id()]; ok {
+			r := &rows[at]
 			r.Messages -= min(r.Messages, b.Messages)
-			r.Wire, r.Size = r.Wire.sub(b.Wire), r.Size.sub(b.Size)
-		}
-
-		if r.Messages > 0 || r.Wire.Sum > 0 || r.Size.Sum > 0 {
-			rows = append(rows, r)
+			r.Wire.sub(b.Wire)
+			r.Size.sub(b.Size)
 		}
 	}
 
-	return rows
+	return slices.DeleteFunc(rows, func(r Row) bool { return r.empty() })
 }

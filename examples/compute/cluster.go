@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/grpc"
-
 	"github.com/otelproto/otelproto-go/examples/compute/replica"
 	"github.com/otelproto/otelproto-go/stats"
 )
@@ -35,8 +33,8 @@ func newCluster(t *telemetry, processes int) *cluster {
 
 // start starts a replica and returns its addresses.
 func (c *cluster) start(name string) ([]string, error) {
-	r, err := replica.Start(name, c.processes, func(process int) []grpc.ServerOption {
-		return c.telemetry.serverOptions(name, process)
+	r, err := replica.Start(name, c.processes, func(process int) replica.Options {
+		return replica.Options{Server: c.telemetry.serverOptions(name, process), Listener: c.telemetry.replicas.Listener}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("compute: %w", err)

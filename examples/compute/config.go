@@ -20,6 +20,8 @@ type config struct {
 	seed      uint64
 	restart   time.Duration
 	json      bool
+	debugAddr string
+	export    string
 }
 
 // A usageError is a mistake in the command line.
@@ -45,6 +47,9 @@ func parse(args []string, output io.Writer) (config, error) {
 	flags.Uint64Var(&c.seed, "seed", 1, "what tables and questions follow from")
 	flags.DurationVar(&c.restart, "restart", 0, "how often to restart a replica, one after the other; 0: never")
 	flags.BoolVar(&c.json, "json", false, "print the final snapshot as JSON and nothing else")
+	flags.StringVar(&c.debugAddr, "debug-addr", defaultDebugAddr, "where to serve the debug page of the controller; empty: nowhere")
+	flags.StringVar(&c.export, "export", exportInstruments,
+		"what is exported if the environment names an exporter: "+exportInstruments+" of the handlers, or the controller's "+exportRegistry)
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(output)
@@ -69,6 +74,10 @@ func (c config) check(rest []string) error {
 		{c.processes < 1 || c.processes > maxProcesses, fmt.Sprintf("-processes is %d, want 1 to %d", c.processes, maxProcesses)},
 		{!(c.rate > 0 && c.rate <= maxRate), fmt.Sprintf("-rate is %v, want more than 0 and at most %d", c.rate, maxRate)},
 		{c.compress != "" && c.compress != gzip.Name, fmt.Sprintf("-compress is %q, want %s or nothing", c.compress, gzip.Name)},
+		{
+			c.export != exportInstruments && c.export != exportRegistry,
+			fmt.Sprintf("-export is %q, want %s or %s", c.export, exportInstruments, exportRegistry),
+		},
 		{c.restart < 0, fmt.Sprintf("-restart is %v, want 0 or more", c.restart)},
 	} {
 		if flaw.is {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ const (
 type display struct {
 	telemetry      *telemetry
 	replicas       *cluster
+	page           *page // nil: none
 	stdout, stderr io.Writer
 	json           bool
 	exports        bool // and shows no table
@@ -37,8 +39,13 @@ type display struct {
 	last   string        // event
 }
 
-func newDisplay(t *telemetry, replicas *cluster, stdout, stderr io.Writer, json bool) (*display, error) {
-	d := &display{telemetry: t, replicas: replicas, stdout: stdout, stderr: stderr, json: json, exports: t.provider != nil}
+func newDisplay(t *telemetry, replicas *cluster, page *page, stdout, stderr io.Writer, json bool) (*display, error) {
+	d := &display{
+		telemetry: t, replicas: replicas, page: page, stdout: stdout, stderr: stderr, json: json, exports: t.provider != nil,
+	}
+	if page != nil {
+		d.event("compute: the debug page is at " + page.url)
+	}
 	terminal, ok := stdout.(*os.File)
 	if json || d.exports || !ok || !term.IsTerminal(int(terminal.Fd())) || os.Getenv("TERM") == "dumb" {
 		return d, nil
@@ -97,6 +104,9 @@ func (d *display) draw(now, window stats.Snapshot, instance *controller.Instance
 	if d.last != "" {
 		below = append(below, "last event: "+d.last)
 	}
+	if d.page != nil {
+		below = append(below, "debug page: "+d.page.url)
+	}
 	below = append(below, "rates and shares are of the last "+window.Duration().Round(drawPeriod).String()+"; ctrl-c ends")
 	connections := append(table.Lines(table.PerConnection(now, window, d.replicas.name)), below...)
 	total := append(table.Lines(table.InTotal(now, window, "all")), below...)
@@ -147,10 +157,9 @@ func (d *display) final(instance *controller.Instance) error {
 	}
 	var lines []string
 	if !d.exports {
-		lines = append(table.Lines(append(
-			table.PerConnection(now, now, d.replicas.name),
-			table.InTotal(now, now, "all")...,
-		)), "")
+		connections := table.PerConnection(now, now, d.replicas.name)
+		lines = table.Lines(append(connections, table.InTotal(now, now, "all")...))
+		lines = append(slices.Insert(lines, 1+len(connections), ""), "")
 	}
 	lines = append(lines, d.summary(instance)...)
 	if _, err := io.WriteString(d.stdout, strings.Join(lines, "\n")+"\n"); err != nil {
@@ -169,9 +178,19 @@ func (d *display) summary(instance *controller.Instance) []string {
 		fmt.Sprintf("responses       peeks: %d rows, %d errors, %d canceled, of these %d late; subscriptions: %d batches, %d dropped",
 			c.PeekRows, c.PeekErrors, c.PeekCanceled, c.PeekLate, c.SubscribeBatches, c.SubscribeDropped),
 		fmt.Sprintf("replays         %d, of %d commands in all", c.Replays, c.Replayed),
+		"sockets         " + sockets(d.telemetry.controller.Snapshot()),
 		"controller      " + traffic(d.telemetry.controller.Snapshot(), stats.Transmit, stats.Receive),
 		"replicas        " + traffic(d.telemetry.replicas.Snapshot(), stats.Receive, stats.Transmit),
 	}
+}
+
+// sockets is what the controller's sockets carried, and how much of that was no message.
+func sockets(s stats.Snapshot) string {
+	read, written := s.Sockets.Overhead()
+	all, overhead := s.Sockets.Read+s.Sockets.Written, read+written
+	return fmt.Sprintf("%s read, %s written, of that %s (%.1f %%) headers and frames",
+		table.Bytes(float64(s.Sockets.Read)), table.Bytes(float64(s.Sockets.Written)),
+		table.Bytes(float64(overhead)), 100*float64(overhead)/float64(max(all, 1)))
 }
 
 // traffic is the sums of a registry, commands first.

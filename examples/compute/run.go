@@ -21,7 +21,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	t, err := newTelemetry(ctx)
+	t, err := newTelemetry(ctx, c.export)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	replicas := newCluster(t, c.processes)
 	defer func() { err = errors.Join(err, replicas.stopAll()) }()
 
-	display, err := newDisplay(t, replicas, stdout, stderr, c.json)
+	page, err := servePage(ctx, c.debugAddr, t.controller)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, page.close()) }()
+	display, err := newDisplay(t, replicas, page, stdout, stderr, c.json)
 	if err != nil {
 		return err
 	}

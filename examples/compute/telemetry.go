@@ -10,11 +10,13 @@ import (
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"google.golang.org/grpc"
 
 	"github.com/otelproto/otelproto-go/otelproto"
 	"github.com/otelproto/otelproto-go/stats"
+	"github.com/otelproto/otelproto-go/stats/statsmetric"
 )
 
 // A telemetry is where sizes go: always to registries of this process, which the table shows, and to a collector if the
@@ -25,13 +27,30 @@ type telemetry struct {
 	controller, replicas *stats.Registry
 
 	provider *sdkmetric.MeterProvider // nil: nothing is exported
+	producer *statsmetric.Producer    // nil: the handlers' instruments are exported, not the registry
 }
 
-func newTelemetry(ctx context.Context) (*telemetry, error) {
+// What -export may be.
+const (
+	exportInstruments = "instruments"
+	exportRegistry    = "registry"
+)
+
+func newTelemetry(ctx context.Context, export string) (*telemetry, error) {
 	t := &telemetry{controller: stats.NewRegistry(), replicas: stats.NewRegistry()}
 	if !exporterConfigured() {
 		return t, nil
 	}
+	if export == exportRegistry {
+		// The controller's: a replica in a program of its own would export its own. The peers are the replicas' processes.
+		t.producer = statsmetric.NewProducer(t.controller, statsmetric.PerConnection())
+	}
+	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) {
+		if t.producer == nil {
+			return noProducer{}, nil
+		}
+		return t.producer, nil
+	})
 	reader, err := autoexport.NewMetricReader(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("compute: setting up the export: %w", err)
@@ -59,8 +78,8 @@ func exporterConfigured() bool {
 
 // dialOptions are those of the controller's connection to a process.
 func (t *telemetry) dialOptions(replica string, process int) []grpc.DialOption {
-	opts := otelproto.DialOptions(otelproto.WithRegistry(t.controller))
-	if t.provider != nil {
+	opts := append(otelproto.DialOptions(otelproto.WithRegistry(t.controller)), grpc.WithContextDialer(t.controller.DialContext))
+	if t.provider != nil && t.producer == nil {
 		opts = append(opts, otelproto.DialOptions(
 			otelproto.WithMeterProvider(t.provider),
 			otelproto.WithConnAttributes(constant(replica, process)),
@@ -72,7 +91,7 @@ func (t *telemetry) dialOptions(replica string, process int) []grpc.DialOption {
 // serverOptions are those of a process.
 func (t *telemetry) serverOptions(replica string, process int) []grpc.ServerOption {
 	opts := []grpc.ServerOption{grpc.StatsHandler(otelproto.NewServerHandler(otelproto.WithRegistry(t.replicas)))}
-	if t.provider != nil {
+	if t.provider != nil && t.producer == nil {
 		opts = append(opts, grpc.StatsHandler(otelproto.NewServerHandler(
 			otelproto.WithMeterProvider(t.provider),
 			otelproto.WithConnAttributes(constant(replica, process)),
@@ -99,8 +118,14 @@ func (t *telemetry) shutdown(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
-	if err := provider.Shutdown(ctx); err != nil {
+	// Shutdown alone would break off an export that is on its way, and the values of a delta export are in no later one.
+	if err := errors.Join(provider.ForceFlush(ctx), provider.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("compute: exporting: %w", err)
 	}
 	return nil
 }
+
+// noProducer takes the place of a producer that an earlier run in this program has set: autoexport keeps one for all.
+type noProducer struct{}
+
+func (noProducer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) { return nil, nil }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,14 +24,25 @@ type Process struct {
 	done    chan error
 }
 
-// StartProcess starts a process with the given server options.
-func StartProcess(opts ...grpc.ServerOption) (*Process, error) {
+// Options say how a process serves. The zero value is good.
+type Options struct {
+	// Server has the options of the gRPC server.
+	Server []grpc.ServerOption
+	// Listener may wrap the listener, to count what goes over its connections, say.
+	Listener func(net.Listener) net.Listener
+}
+
+// StartProcess starts a process.
+func StartProcess(o Options) (*Process, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("replica: listening: %w", err)
 	}
-	opts = append(opts, grpc.WaitForHandlers(true)) // so that Stop leaves no goroutine behind
+	if o.Listener != nil {
+		listener = o.Listener(listener)
+	}
+	opts := append(slices.Clip(o.Server), grpc.WaitForHandlers(true)) // so that Stop leaves no goroutine behind
 	p := &Process{address: listener.Addr().String(), server: grpc.NewServer(opts...), done: make(chan error, 1)}
 	computepb.RegisterComputeServer(p.server, &service{})
 	go func() { p.done <- p.server.Serve(listener) }()

@@ -3,8 +3,6 @@ package replica
 import (
 	"errors"
 	"fmt"
-
-	"google.golang.org/grpc"
 )
 
 // A Replica is a number of processes that do an instance's work together. Every replica of an instance does all of it.
@@ -13,18 +11,18 @@ type Replica struct {
 	processes []*Process
 }
 
-// Start starts a replica. The server options of each of its processes come from options, which may be nil.
-func Start(name string, processes int, options func(process int) []grpc.ServerOption) (*Replica, error) {
+// Start starts a replica. The options of each of its processes come from options, which may be nil.
+func Start(name string, processes int, options func(process int) Options) (*Replica, error) {
 	if processes < 1 {
 		return nil, fmt.Errorf("replica: %s has %d processes, want 1 or more", name, processes)
 	}
 	r := &Replica{name: name}
 	for i := range processes {
-		var opts []grpc.ServerOption
+		var o Options
 		if options != nil {
-			opts = options(i)
+			o = options(i)
 		}
-		p, err := StartProcess(opts...)
+		p, err := StartProcess(o)
 		if err != nil {
 			return nil, errors.Join(err, r.Stop())
 		}

@@ -151,17 +151,16 @@ func describeOne(r *computepb.ComputeResponse) string {
 }
 
 func TestADataflowRunsOnceItIsScheduledAndTheReplayHasEnded(t *testing.T) {
-	w := told(t, timely(0, 1), instance(), create(&computepb.Dataflow{
-		Id: 1, Source: table, Exports: []*computepb.Export{indexed(2)}, AsOf: 3,
-	}))
+	plan := &computepb.Dataflow{Id: 1, Source: table, Exports: []*computepb.Export{indexed(2)}, AsOf: 3}
+	w := told(t, timely(0, 1), instance(), create(plan), initialized())
+	if got := describe(w.Advance(10)); got != nil {
+		t.Errorf("before schedule: %q", got)
+	}
+	w = told(t, timely(0, 1), instance(), create(plan), schedule(1))
 	if got := describe(w.Advance(10)); got != nil {
 		t.Errorf("before initialization_complete: %q", got)
 	}
 	tell(t, w, initialized())
-	if got := describe(w.Advance(10)); got != nil {
-		t.Errorf("before schedule: %q", got)
-	}
-	tell(t, w, schedule(1))
 	if got := describe(w.Advance(3)); got != nil {
 		t.Errorf("before as_of has passed: %q", got)
 	}

@@ -71,7 +71,7 @@ func TestAnInstanceStandsTheWorkloadWhileItsReplicaRestarts(t *testing.T) {
 
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for restarts := 0; restarts < 4; {
 		before := instance.Stats().Counts
 		for enough := false; !enough; {

@@ -41,9 +41,9 @@ type Rule struct {
 // Rules returns the rule of every package that users can import.
 func Rules() []Rule {
 	return []Rule{
-		{Package: "otelproto", Own: []string{"stats"}, Never: []string{sdk}, NotByUs: []string{htmlTemplate}},
+		{Package: "otelproto", Own: []string{"stats", "internal/semattr"}, Never: []string{sdk}, NotByUs: []string{htmlTemplate}},
 		{Package: "stats", Never: []string{sdk, grpc, htmlTemplate}},
-		{Package: "stats/statsmetric", Own: []string{"stats"}, Never: []string{grpc, htmlTemplate}},
+		{Package: "stats/statsmetric", Own: []string{"stats", "internal/semattr"}, Never: []string{grpc, htmlTemplate}},
 		{Package: "stats/statshttp", Own: []string{"stats"}, Never: []string{sdk, grpc}},
 		{Package: "channel", Never: []string{sdk}, NotByUs: []string{htmlTemplate}},
 		{Package: "broadcast", Never: []string{sdk, grpc, htmlTemplate}},
