@@ -104,6 +104,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 		if err == nil {
 			return nil
 		}
+		co.dropIfDead(g)
 		if moved {
 			continue
 		}
@@ -194,6 +195,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		if err == nil {
 			return &stream{cs, c, co, ctx}, nil
 		}
+		co.dropIfDead(g)
 		switch {
 		case moved:
 		case neverSent && !cl.once && !spent && !failing && n < c.cfg.retry.attempts && co.again(ctx, cl, n, reasonNeverSent):

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/otelproto/otelproto-go/channel"
@@ -57,25 +58,21 @@ func wantCodeLater(tb testing.TB, err error, want codes.Code) {
 	}
 }
 
-func TestSixCallersInThreeRoundsOpenAtMostThreeConnections(t *testing.T) {
+func TestFailedReconnectIsTheAnswerAndNotTriedAgainForTheSameCall(t *testing.T) {
 	t.Parallel()
-	p := tcpProxy(t, "127.0.0.1:1") // accepts, fails to dial, hangs up
-	c := dial(t, p.Addr(), quick())
+	s := serve(t, "127.0.0.1:0")
+	p := tcpProxy(t, s.addr)
+	c := dial(t, p.Addr(), channel.WithBackoff(channel.Backoff{Base: 5 * time.Second, Jitter: 0.01, Max: 5 * time.Second}))
 	ctx := withPatience(t)
-	for round := range 3 {
-		var wg sync.WaitGroup
-		before := make(chan struct{})
-		for range 6 {
-			wg.Go(func() {
-				<-before
-				wantCodeLater(t, do(ctx, c, "x"), codes.Unavailable)
-			})
-		}
-		close(before)
-		wg.Wait()
-		if got := p.Accepted(); got > round+1 {
-			t.Errorf("%d connections after %d rounds", got, round+1)
-		}
+	if err := do(ctx, c, "x"); err != nil {
+		t.Fatal(err)
+	}
+	p.SetBackend("127.0.0.1:1")
+	p.Reset()
+	eventually(t, "loss noticed", func() bool { return c.State().Connectivity != connectivity.Ready })
+	wantCode(t, do(ctx, c, "x"), codes.Unavailable)
+	if got := p.Accepted(); got != 2 {
+		t.Errorf("%d connections, want 2: the one that was lost and the one that failed", got)
 	}
 }
 

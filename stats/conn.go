@@ -110,15 +110,16 @@ func (c *connection) count(direction Direction, n int) {
 	}
 }
 
-// snapshot reads the connection's counts and adds them to byKey, unless that is nil. buffer is used for the list of series.
-func (c *connection) snapshot(buffer *[]*Series, byKey *sums) ConnSnapshot {
+// snapshot reads the connection's counts into rows from a slab and adds them to byKey, unless that is nil. buffer is used
+// for the list of series.
+func (c *connection) snapshot(from *slab, buffer *[]*Series, byKey *sums) ConnSnapshot {
 	c.mu.Lock()
 	s := ConnSnapshot{ID: c.id, Info: c.info, Opened: c.opened, HasSocket: c.hasSocket}
 	*buffer = append((*buffer)[:0], c.series...)
 	c.mu.Unlock()
 
 	// The messages first, then the socket: of a message that was received, at least its bytes are there.
-	s.Rows = newRows(c.registry.layout, len(*buffer))
+	s.Rows = from.rows(c.registry.layout, len(*buffer), slabRows)
 	for i, series := range *buffer {
 		series.row.name(&s.Rows[i])
 		series.addTo(&s.Rows[i], false)

@@ -186,9 +186,13 @@ func snapshots(conns []*connection, byKey *sums) []ConnSnapshot {
 
 	all := make([]ConnSnapshot, 0, len(conns))
 
-	var buffer []*Series
+	var (
+		rows   slab
+		buffer []*Series
+	)
+
 	for _, c := range conns {
-		all = append(all, c.snapshot(&buffer, byKey))
+		all = append(all, c.snapshot(&rows, &buffer, byKey))
 	}
 
 	return all

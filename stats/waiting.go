@@ -1,9 +1,6 @@
 package stats
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // waiting has the closed connections that some reader has not yet seen, oldest first. Their counts are in the totals of closed
 // connections already: what waits here is a copy. Guarded by Registry.totals.
@@ -39,7 +36,8 @@ func (w *waiting) drop(n int) {
 	}
 
 	w.first += uint64(n)
-	w.ended = slices.Delete(w.ended, 0, n)
+	clear(w.ended[:n])
+	w.ended = w.ended[n:] // append moves the rest to a new array some time; moving it each time would cost far more
 
 	if len(w.ended) == 0 {
 		w.ended = nil

@@ -42,6 +42,16 @@ func newPerConn() *perConn {
 func (p *perConn) produce(b *points, r *stats.Reading) {
 	p.beyond = newUnknown()
 
+	if !b.delta {
+		for i := range r.Conns {
+			b.expect(r.Conns[i].Rows)
+		}
+
+		for i := range r.Closed {
+			b.expect(r.Closed[i].Rows)
+		}
+	}
+
 	for i := range r.Conns {
 		c := &r.Conns[i]
 		if c.ID == 0 {
@@ -162,6 +172,8 @@ func (p *perConn) newConn(c *stats.ConnSnapshot) *conn {
 	}
 
 	p.taken[set.Equivalent()] = true
+
+	sortAttributes(attrs)
 
 	return &conn{attrs: attrs, set: set.Equivalent()}
 }

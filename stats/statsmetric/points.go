@@ -1,6 +1,7 @@
 package statsmetric
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -57,6 +58,7 @@ func (k *keyAttributes) of(r *stats.Row) *keyAttribute {
 		attrs = append(attrs, semattr.Server(r.Server)...)
 	}
 
+	sortAttributes(attrs)
 	set := attribute.NewSet(slices.Clone(attrs)...)
 	name := sideSet{r.Client, set.Equivalent()}
 
@@ -85,6 +87,7 @@ type points struct {
 
 	// By side: a server's at 0, a client's at 1.
 	wire, size   [2][]metricdata.HistogramDataPoint[int64]
+	expected     [2]int
 	io, overhead []metricdata.DataPoint[int64]
 	live         int
 	// shared has the places of the points to which other rows may have to be added.
@@ -104,8 +107,7 @@ func (b *points) row(r *stats.Row, start time.Time, more ...attribute.KeyValue) 
 	set := key.set
 
 	if len(more) > 0 {
-		b.buffer = append(append(b.buffer[:0], key.attrs...), more...)
-		set = attribute.NewSet(b.buffer...)
+		set = b.join(key.attrs, more)
 	}
 
 	if key.shared && b.merged(r, set) {
@@ -123,8 +125,42 @@ func (b *points) row(r *stats.Row, start time.Time, more ...attribute.KeyValue) 
 		wire.Exemplars, size.Exemplars = exemplar(e, e.Wire), exemplar(e, e.Size)
 	}
 
+	if b.wire[side] == nil {
+		b.wire[side] = make([]metricdata.HistogramDataPoint[int64], 0, b.expected[side])
+		b.size[side] = make([]metricdata.HistogramDataPoint[int64], 0, b.expected[side])
+	}
+
 	b.wire[side] = append(b.wire[side], wire)
 	b.size[side] = append(b.size[side], size)
+}
+
+// join makes a set of two lists that are sorted and have no key in common. Most of an export per connection is this, and a
+// set is made of a sorted list in half the time.
+func (b *points) join(one, two []attribute.KeyValue) attribute.Set {
+	b.buffer = b.buffer[:0]
+
+	for len(one) > 0 && len(two) > 0 {
+		if one[0].Key < two[0].Key {
+			b.buffer, one = append(b.buffer, one[0]), one[1:]
+		} else {
+			b.buffer, two = append(b.buffer, two[0]), two[1:]
+		}
+	}
+
+	b.buffer = append(append(b.buffer, one...), two...)
+
+	return attribute.NewSet(b.buffer...)
+}
+
+func sortAttributes(attrs []attribute.KeyValue) {
+	slices.SortFunc(attrs, func(a, b attribute.KeyValue) int { return cmp.Compare(a.Key, b.Key) })
+}
+
+// expect makes room for points.
+func (b *points) expect(rows []stats.Row) {
+	for i := range rows {
+		b.expected[sideOf(&rows[i])]++
+	}
 }
 
 // merged adds a row to the points that have the same attributes, if there are any in this export.

@@ -21,6 +21,10 @@ func (s *summed) produce(b *points, r *stats.Reading) {
 		start = r.Last
 	}
 
+	if !b.delta {
+		b.expect(r.Sums)
+	}
+
 	for i := range r.Sums {
 		row := r.Sums[i]
 

@@ -64,7 +64,9 @@ func (p *page) inBlock(line int) bool {
 func ships(path string) bool {
 	top, _, _ := strings.Cut(path, "/")
 	switch top {
-	case "internal", "examples", "bench", "e2e":
+	case "internal":
+		return strings.HasPrefix(path, "internal/semattr/") // attributes that several packages give
+	case "examples", "bench", "e2e":
 		return false
 	}
 	return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
