@@ -19,7 +19,7 @@ STRESSCOUNT ?= 3
 MODULES := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/node_modules/*' \
 	-exec dirname {} \; | sort)
 # Modules with concurrent code of ours. The others drive programs from elsewhere, which would have to be built once more.
-RACE_MODULES := $(filter-out ./bench ./e2e,$(MODULES))
+RACE_MODULES := $(filter-out ./bench% ./e2e%,$(MODULES))
 RACE   = CGO_ENABLED=1 $(GOTEST) $$m -race
 STRESS = -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m
 # In $$m, the packages to run under the race detector: internal/devtools starts no goroutine.

@@ -10,8 +10,8 @@ import (
 // open until it is released, and what drains is closed in the end.
 func TestAcquireAndTheLastReleaseDoNotRace(t *testing.T) {
 	for range 5000 {
-		g := &generation{core: &core{}}
-		g.ctx, g.cancel = context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &generation{core: &core{}, ctx: ctx, cancel: cancel}
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		for range 3 {

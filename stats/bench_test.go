@@ -260,7 +260,9 @@ func (sink) Bidi(s grpc.BidiStreamingServer[testproto.Command, testproto.Reply])
 	}
 }
 
-func stream(b *testing.B, wrap func(net.Listener) net.Listener, dial grpc.DialOption) grpc.BidiStreamingClient[testproto.Command, testproto.Reply] {
+func stream(
+	b *testing.B, wrap func(net.Listener) net.Listener, dial grpc.DialOption,
+) grpc.BidiStreamingClient[testproto.Command, testproto.Reply] {
 	b.Helper()
 
 	p := grpctest.New(b, grpctest.Options{Listener: wrap(listen(b)), Service: sink{}, Dial: []grpc.DialOption{dial}})

@@ -70,15 +70,15 @@ func (h Histogram) Quantile(q float64) float64 {
 	return h.Bounds[len(h.Bounds)-1]
 }
 
-func (h *Histogram) add(other Histogram) {
+func addHistogram(h *Histogram, other Histogram) {
 	h.Sum += other.Sum
 	for i := range min(len(h.Counts), len(other.Counts)) {
 		h.Counts[i] += other.Counts[i]
 	}
 }
 
-// sub takes away what an earlier reading had. A reading that isn't earlier takes away no more than there is.
-func (h *Histogram) sub(earlier Histogram) {
+// subHistogram takes away what an earlier reading had. A reading that isn't earlier takes away no more than there is.
+func subHistogram(h *Histogram, earlier Histogram) {
 	h.Sum -= min(h.Sum, earlier.Sum)
 
 	for i := range min(len(h.Counts), len(earlier.Counts)) {

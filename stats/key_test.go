@@ -38,7 +38,9 @@ func TestADirectionIsTextInJSON(t *testing.T) {
 func TestNamesAreCutAndMadeValid(t *testing.T) {
 	long := strings.Repeat("ü", 5_000)
 
-	for _, name := range []string{"", "plain", "a\xffb", long, "x" + long, "xy" + long, strings.Repeat("\xff", 3_000), strings.Repeat("€", 341) + "xüy"} {
+	for _, name := range []string{
+		"", "plain", "a\xffb", long, "x" + long, "xy" + long, strings.Repeat("\xff", 3_000), strings.Repeat("€", 341) + "xüy",
+	} {
 		s := newTestSeries(t)
 		s.conn.Series(stats.Key{Method: name, Type: name, Variant: name}).Record(t.Context(), 1, 1)
 
@@ -79,7 +81,7 @@ func TestTheSameKeyGivesTheSameSeries(t *testing.T) {
 	c := r.Open(stats.ConnInfo{})
 	k := stats.Key{Method: "m", Direction: stats.Receive, Type: "t", Variant: "v"}
 
-	if c.Series(k) != c.Series(k) {
+	if first, again := c.Series(k), c.Series(k); first != again {
 		t.Error("two series for one key")
 	}
 

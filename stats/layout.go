@@ -59,7 +59,7 @@ type layout struct {
 func newLayout(bounds []float64) *layout {
 	l := &layout{bounds: slices.Clone(bounds)}
 
-	var own, split []int64
+	own, split := make([]int64, 0, len(bounds)), make([]int64, 0, 2*len(bounds))
 
 	for _, b := range bounds {
 		whole := int64(max(-1, min(math.Floor(b), farBeyond)))
@@ -73,8 +73,8 @@ func newLayout(bounds []float64) *layout {
 
 	// Every size in a framed cell is at most its upper bound and above the one before, so one of them decides for all.
 	for _, upper := range append(split, 2*farBeyond) {
-		l.wireOf = append(l.wireOf, int16(l.apart.cell(upper+prefixLen))) //nolint:gosec // CheckBuckets limits the bounds
-		l.sizeOf = append(l.sizeOf, int16(l.apart.cell(upper)))           //nolint:gosec // as above
+		l.wireOf = append(l.wireOf, int16(l.apart.cell(upper+prefixLen)))
+		l.sizeOf = append(l.sizeOf, int16(l.apart.cell(upper)))
 	}
 
 	return l
@@ -109,11 +109,11 @@ func newScale(uppers []int64) scale {
 	for digits := range s.first {
 		least := int64(0)
 		if digits > 0 {
-			least = int64(min(uint64(1)<<(digits-1), math.MaxInt64)) //nolint:gosec // limited to the largest
+			least = int64(min(uint64(1)<<(digits-1), math.MaxInt64))
 		}
 
 		i, _ := slices.BinarySearch(uppers, least)
-		s.first[digits] = int32(i) //nolint:gosec // CheckBuckets limits the bounds
+		s.first[digits] = int32(i)
 	}
 
 	return s
@@ -124,7 +124,7 @@ func newScale(uppers []int64) scale {
 // Starting from the number of digits leaves two comparisons with the default bounds; a binary search over all of them
 // takes five and predicts worse.
 func (s *scale) cell(n int64) int {
-	digits := bits.Len64(uint64(n)) & 63 //nolint:gosec // not negative; the mask spares a bounds check
+	digits := bits.Len64(uint64(n)) & 63
 	i := int(s.first[digits])
 
 	if last := int(s.first[digits+1]); last-i > linearCells {

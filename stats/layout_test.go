@@ -48,11 +48,20 @@ var someBounds = map[string][]float64{
 	"negative":     {-100, -1, 0, 7},
 	"negativeOnly": {-3.5},
 	"fractions":    {0.5, 1.5, 4.2, 4.9, 5.1, 10.5, 99.999},
-	"dense":        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33},
+	"dense":        oneByOne(34),
 	"fiveApart":    {5, 10, 15, 20, 25},
 	"huge":         {1, 1e18, 1e19, 1e300, math.MaxFloat64},
 	"tiny":         {math.SmallestNonzeroFloat64, 0.25, 1},
 	"powers":       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
+}
+
+func oneByOne(n int) []float64 {
+	bounds := make([]float64, n)
+	for i := range bounds {
+		bounds[i] = float64(i)
+	}
+
+	return bounds
 }
 
 // sizesAround gives every size near a bound and near a bound less the prefix.

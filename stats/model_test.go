@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -183,7 +184,11 @@ func runModel(t *testing.T, rnd *rand.Rand) {
 				open.add(ledgerOf(t, c.Rows))
 
 				for _, m := range conns {
-					if c.ID != 0 && c.ID == m.conn.ID() && (m.closed || !cmp.Equal(m.counts, ledgerOf(t, c.Rows), cmp.AllowUnexported(count{}))) {
+					if c.ID == 0 || c.ID != m.conn.ID() {
+						continue
+					}
+
+					if m.closed || !cmp.Equal(m.counts, ledgerOf(t, c.Rows), cmp.AllowUnexported(count{})) {
 						t.Fatalf("step %d: connection %d has %v, expected %v", step, c.ID, ledgerOf(t, c.Rows), m.counts)
 					}
 				}
@@ -375,7 +380,7 @@ func TestNobodyWaitsForAReader(t *testing.T) {
 
 	for i := range 50 {
 		c := r.Open(stats.ConnInfo{})
-		s := c.Series(stats.Key{Type: fmt.Sprint(i)})
+		s := c.Series(stats.Key{Type: strconv.Itoa(i)})
 		s.Record(t.Context(), 105, 100)
 		c.Close()
 		s.Record(t.Context(), 105, 100)

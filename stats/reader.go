@@ -138,7 +138,7 @@ func (rd *Reader) readConnsTotalsLocked(reading *Reading, live []*connection) {
 	reading.Conns = snapshots(live, nil)
 
 	for i := range reading.Conns {
-		reading.Sockets.addConn(&reading.Conns[i])
+		addConn(&reading.Sockets, &reading.Conns[i])
 		sinceRows(reading.Conns[i].Rows, rd.last)
 	}
 
@@ -148,7 +148,7 @@ func (rd *Reader) readConnsTotalsLocked(reading *Reading, live []*connection) {
 // takeClosedTotalsLocked gives each connection that closed since the last reading, once.
 func (rd *Reader) takeClosedTotalsLocked() []ClosedConn {
 	w := &rd.registry.waiting
-	fresh := append(rd.kept, w.ended[rd.next-w.first:]...)
+	fresh := slices.Concat(rd.kept, w.ended[rd.next-w.first:])
 	closed := make([]ClosedConn, 0, len(fresh))
 	index := make(map[*connection]int, len(fresh))
 
@@ -192,13 +192,13 @@ func (rd *Reader) readSumsTotalsLocked(reading *Reading, live []*connection, row
 
 		for _, s := range buffer {
 			row := &r.scratch
-			row.reset()
+			reset(row)
 			s.row.name(row)
 			s.addTo(row, false)
 			sum.add(s.row.number, row)
 
 			if c.hasSocket {
-				reading.Sockets.addMessages(row)
+				addMessages(&reading.Sockets, row)
 			}
 		}
 

@@ -2,10 +2,11 @@ package stats
 
 // row is what all series of one key and server, on whichever connection, have in common.
 type row struct {
+	rowID
+
 	registry *Registry
 	// number is unique; keyNumber is shared by the rows that differ in the server only.
 	number, keyNumber int
-	rowID
 
 	// closed is what closed connections have counted; nil while there are none. Guarded by Registry.totals.
 	closed *Row
@@ -71,11 +72,11 @@ func (r *Registry) rowOf(id rowID) *row {
 	r.mu.Unlock()
 
 	if overKeys {
-		r.report(reportSeries, "more than %d series: further ones are counted as %s (WithSeriesLimit)", r.limits.series, Other)
+		r.reportf(reportSeries, "more than %d series: further ones are counted as %s (WithSeriesLimit)", r.limits.series, Other)
 	}
 
 	if overServers {
-		r.report(reportServers, "more than %d series by server: the servers of further ones are counted as %s (WithSeriesLimit)",
+		r.reportf(reportServers, "more than %d series by server: the servers of further ones are counted as %s (WithSeriesLimit)",
 			serversPerSeries*r.limits.series, Other)
 	}
 
@@ -101,7 +102,7 @@ func newRows(l *layout, n int) []Row {
 }
 
 // slab is where rows of several connections are taken from: a block for each connection would waste a tenth of the memory in rounding
-// up. It is small, because a row that somebody keeps keeps the slab.
+// up. It is small, because a row that somebody keeps holds on to all of it.
 type slab struct {
 	free   []Row
 	counts []uint64
@@ -137,21 +138,21 @@ func (s *slab) rows(l *layout, n, chunk int) []Row {
 	return rows
 }
 
-// empty says that a row has nothing in it.
-func (r *Row) empty() bool { return r.Messages == 0 && r.Wire.Sum == 0 && r.Size.Sum == 0 }
+// isEmpty says that a row has nothing in it.
+func isEmpty(r *Row) bool { return r.Messages == 0 && r.Wire.Sum == 0 && r.Size.Sum == 0 }
 
 // reset empties a row.
-func (r *Row) reset() {
+func reset(r *Row) {
 	clear(r.Wire.Counts)
 	clear(r.Size.Counts)
 	r.Messages, r.Wire.Sum, r.Size.Sum, r.Exemplar = 0, 0, 0, nil
 }
 
-// add adds what another row has counted. The exemplar is left to the caller.
-func (r *Row) add(other *Row) {
-	r.Messages += other.Messages
-	r.Wire.add(other.Wire)
-	r.Size.add(other.Size)
+// addRow adds what another row has counted. The exemplar is left to the caller.
+func addRow(to, other *Row) {
+	to.Messages += other.Messages
+	addHistogram(&to.Wire, other.Wire)
+	addHistogram(&to.Size, other.Size)
 }
 
 // sums adds rows up by number.
@@ -171,7 +172,7 @@ func (s *sums) add(number int, r *Row) {
 		s.used = append(s.used, make([]bool, n)...)
 	}
 
-	if r.empty() && s.used[number] {
+	if isEmpty(r) && s.used[number] {
 		return
 	}
 
@@ -181,7 +182,7 @@ func (s *sums) add(number int, r *Row) {
 		sum.Client, sum.Server, sum.Key = r.Client, r.Server, r.Key
 	}
 
-	sum.add(r)
+	addRow(sum, r)
 	sum.Exemplar = s.registry.better(sum.Exemplar, r.Exemplar)
 }
 

@@ -64,8 +64,8 @@ func (s *Series) recordApart(wire, size int) {
 	}
 
 	c := cells{first}.slice(l.apartCells())
-	c[apartWireSum].Add(uint64(wire)) //nolint:gosec // Record made them non-negative
-	c[apartSizeSum].Add(uint64(size)) //nolint:gosec // as above
+	c[apartWireSum].Add(uint64(wire))
+	c[apartSizeSum].Add(uint64(size))
 	c[apartSums+l.apart.cell(int64(wire))].Add(1)
 	c[apartSums+l.buckets()+l.apart.cell(int64(size))].Add(1)
 }

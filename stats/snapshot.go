@@ -43,7 +43,7 @@ func (c ConnSnapshot) Overhead() (read, written uint64) { return c.Sockets().Ove
 // Sockets gives the bytes of the socket and of the messages on it; nothing where the socket isn't counted.
 func (c ConnSnapshot) Sockets() Sockets {
 	var s Sockets
-	s.addConn(&c)
+	addConn(&s, &c)
 
 	return s
 }
@@ -62,7 +62,7 @@ func (s Sockets) Overhead() (read, written uint64) {
 	return s.Read - min(s.Read, s.MessagesRead), s.Written - min(s.Written, s.MessagesWritten)
 }
 
-func (s *Sockets) addMessages(r *Row) {
+func addMessages(s *Sockets, r *Row) {
 	if r.Key.Direction == Receive {
 		s.MessagesRead += r.Wire.Sum
 	} else {
@@ -70,7 +70,7 @@ func (s *Sockets) addMessages(r *Row) {
 	}
 }
 
-func (s *Sockets) addConn(c *ConnSnapshot) {
+func addConn(s *Sockets, c *ConnSnapshot) {
 	if !c.HasSocket {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *Sockets) addConn(c *ConnSnapshot) {
 	s.Written += c.SocketWritten
 
 	for i := range c.Rows {
-		s.addMessages(&c.Rows[i])
+		addMessages(s, &c.Rows[i])
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *Registry) snapshotTotalsLocked() Snapshot {
 	}
 
 	for _, c := range snapshots(closing, closed) {
-		s.ClosedSockets.addConn(&c)
+		addConn(&s.ClosedSockets, &c)
 	}
 
 	for i := range closed.rows {
@@ -168,7 +168,7 @@ func (r *Registry) snapshotTotalsLocked() Snapshot {
 	s.Sockets = s.ClosedSockets
 
 	for i := range s.Conns {
-		s.Sockets.addConn(&s.Conns[i])
+		addConn(&s.Sockets, &s.Conns[i])
 	}
 
 	for i := range total.rows {

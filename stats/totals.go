@@ -93,7 +93,7 @@ func (r *Registry) endTotalsLocked(c *connection, series []*Series, late bool) {
 		if len(r.readers) > 0 {
 			row = &ended.Rows[i]
 		} else {
-			row.reset()
+			reset(row)
 		}
 
 		s.row.name(row)
@@ -109,7 +109,7 @@ func (r *Registry) endTotalsLocked(c *connection, series []*Series, late bool) {
 		return
 	}
 
-	ended.Rows = slices.DeleteFunc(ended.Rows, func(row Row) bool { return row.empty() })
+	ended.Rows = slices.DeleteFunc(ended.Rows, func(row Row) bool { return isEmpty(&row) })
 	if late && len(ended.Rows) == 0 && ended.SocketRead == 0 && ended.SocketWritten == 0 {
 		return
 	}
@@ -124,15 +124,15 @@ func (r *Registry) endTotalsLocked(c *connection, series []*Series, late bool) {
 }
 
 func (r *Registry) closeRowTotalsLocked(to *row, row *Row, hasSocket bool) {
-	if row.empty() && row.Exemplar == nil {
+	if isEmpty(row) && row.Exemplar == nil {
 		return
 	}
 
 	closed := to.closedRow()
-	closed.add(row)
+	addRow(closed, row)
 	closed.Exemplar = r.better(closed.Exemplar, row.Exemplar)
 
 	if hasSocket {
-		r.closedSockets.addMessages(row)
+		addMessages(&r.closedSockets, row)
 	}
 }

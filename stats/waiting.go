@@ -13,15 +13,16 @@ type waiting struct {
 }
 
 type waitingConn struct {
-	connection *connection
 	ClosedConn
+
+	connection *connection
 }
 
 // weight is what a closed connection counts towards the limit. One without series takes memory too.
 func (w waitingConn) weight() int { return len(w.Rows) + 1 }
 
 func (w *waiting) add(c *connection, ended ClosedConn) {
-	e := waitingConn{c, ended}
+	e := waitingConn{ended, c}
 	w.ended = append(w.ended, e)
 	w.series += e.weight()
 }
@@ -52,7 +53,7 @@ func (r *Registry) trimTotalsLocked() {
 	}
 
 	if n := next - r.waiting.first; n > 0 {
-		r.waiting.drop(int(n)) //nolint:gosec // at most the length of a slice
+		r.waiting.drop(int(n))
 	}
 }
 
@@ -93,7 +94,7 @@ func (r *Registry) limitWaitingTotalsLocked() (over bool) {
 }
 
 func (r *Registry) reportWaitingLimit() {
-	r.report(reportWaiting, "more than %d series of closed connections wait for a reader that doesn't read: "+
+	r.reportf(reportWaiting, "more than %d series of closed connections wait for a reader that doesn't read: "+
 		"for it the oldest are counted together (WithWaitingLimit)", r.limits.waiting)
 }
 
@@ -145,7 +146,7 @@ func (m *missedConn) add(r *Registry, other ClosedConn) {
 			m.Rows[at].Client, m.Rows[at].Server, m.Rows[at].Key = row.Client, row.Server, row.Key
 		}
 
-		m.Rows[at].add(row)
+		addRow(&m.Rows[at], row)
 		m.Rows[at].Exemplar = r.better(m.Rows[at].Exemplar, row.Exemplar)
 	}
 }

@@ -30,7 +30,7 @@ func (s Snapshot) Sub(earlier Snapshot) Snapshot {
 	gone, goneSockets := slices.Clone(earlier.Closed), earlier.ClosedSockets
 
 	for _, c := range before {
-		goneSockets.addConn(&c)
+		addConn(&goneSockets, &c)
 
 		for _, r := range c.Rows {
 			r.Server = "" // as in Closed
@@ -113,10 +113,10 @@ func subRows(later, earlier []Row) []Row {
 		if at, ok := index[b.id()]; ok {
 			r := &rows[at]
 			r.Messages -= min(r.Messages, b.Messages)
-			r.Wire.sub(b.Wire)
-			r.Size.sub(b.Size)
+			subHistogram(&r.Wire, b.Wire)
+			subHistogram(&r.Size, b.Size)
 		}
 	}
 
-	return slices.DeleteFunc(rows, func(r Row) bool { return r.empty() })
+	return slices.DeleteFunc(rows, func(r Row) bool { return isEmpty(&r) })
 }

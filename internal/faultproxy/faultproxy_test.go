@@ -98,12 +98,17 @@ func TestTCPForwardsStallsResetsAndComesBackOnTheSamePort(t *testing.T) {
 	if err := ping(dial(t, p.Addr()), patience); err != nil {
 		t.Fatalf("up again: %v", err)
 	}
+	p.HangUp(true)
+	if err := ping(dial(t, p.Addr()), patience); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Fatalf("hangs up: got %v, want a reset", err)
+	}
+	p.HangUp(false)
 	p.Mute(true)
 	if err := ping(dial(t, p.Addr()), 50*time.Millisecond); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("mute: got %v, want a timeout", err)
 	}
-	if got := p.Accepted(); got != 3 {
-		t.Errorf("accepted %d connections, want 3", got)
+	if got := p.Accepted(); got != 4 {
+		t.Errorf("accepted %d connections, want 4", got)
 	}
 }
 

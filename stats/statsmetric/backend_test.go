@@ -3,6 +3,7 @@ package statsmetric_test
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,7 +143,8 @@ func (b *backend) point(metric string, set attribute.Set, start, at, before time
 		s.value, s.last = s.value.plus(v), at
 	case !start.Equal(s.start):
 		if start.Before(s.last) && s.last.Equal(before) {
-			b.t.Fatalf("%s: %s of %v starts anew %v before its last point", b.name, metric, set.Encoded(attribute.DefaultEncoder()), s.last.Sub(start))
+			b.t.Fatalf("%s: %s of %v starts anew %v before its last point",
+				b.name, metric, set.Encoded(attribute.DefaultEncoder()), s.last.Sub(start))
 		}
 
 		s.earlier, s.start, s.value, s.last = s.earlier.plus(s.value), start, v, at
@@ -160,13 +162,14 @@ func (b *backend) total(metric string, by ...attribute.Key) map[string]value {
 	all := make(map[string]value)
 
 	for set, s := range b.series[metric] {
-		name := ""
+		var text strings.Builder
 
 		for _, k := range by {
 			v, _ := set.Value(k)
-			name += "|" + v.String()
+			text.WriteString("|" + v.String())
 		}
 
+		name := text.String()
 		all[name] = all[name].plus(s.value).plus(s.earlier)
 	}
 

@@ -180,7 +180,9 @@ func TestProducersAgreeWithPlainArithmetic(t *testing.T) {
 	rnd := newSeed(t)
 
 	for range 15 {
-		r := stats.NewRegistry(stats.WithConnLimit(1+rnd.IntN(20)), stats.WithWaitingLimit(rnd.IntN(100)), stats.WithBuckets(0, 100, 10_000))
+		r := stats.NewRegistry(
+			stats.WithConnLimit(1+rnd.IntN(20)), stats.WithWaitingLimit(rnd.IntN(100)), stats.WithBuckets(0, 100, 10_000),
+		)
 		all := backends(t, r)
 		want := newBook()
 

@@ -278,17 +278,20 @@ func (b *points) metrics() []metricdata.Metrics {
 
 	var all []metricdata.Metrics
 
-	for side, name := range []string{"server", "client"} {
+	for side, names := range [2]struct{ wire, size string }{
+		{"otelproto.server.message.wire_size", "otelproto.server.message.size"},
+		{"otelproto.client.message.wire_size", "otelproto.client.message.size"},
+	} {
 		if len(b.wire[side]) == 0 {
 			continue
 		}
 
 		all = append(all, metricdata.Metrics{
-			Name: "otelproto." + name + ".message.wire_size", Unit: "By",
+			Name: names.wire, Unit: "By",
 			Description: "Size of each message on the wire: compressed payload and gRPC's 5-byte prefix.",
 			Data:        metricdata.Histogram[int64]{DataPoints: b.wire[side], Temporality: temporality},
 		}, metricdata.Metrics{
-			Name: "otelproto." + name + ".message.size", Unit: "By",
+			Name: names.size, Unit: "By",
 			Description: "Size of each message uncompressed, without prefix.",
 			Data:        metricdata.Histogram[int64]{DataPoints: b.size[side], Temporality: temporality},
 		})

@@ -60,13 +60,14 @@ func (p *page) inBlock(line int) bool {
 	return false
 }
 
-// ships reports whether path is a source file of a package that users import.
+// ships reports whether path is a source file of a package that users import, or of the one that makes attributes for these.
 func ships(path string) bool {
+	if strings.HasPrefix(path, "internal/semattr/") {
+		return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+	}
 	top, _, _ := strings.Cut(path, "/")
 	switch top {
-	case "internal":
-		return strings.HasPrefix(path, "internal/semattr/") // attributes that several packages give
-	case "examples", "bench", "e2e":
+	case "internal", "examples", "bench", "e2e":
 		return false
 	}
 	return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
