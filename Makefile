@@ -133,7 +133,7 @@ $(BENCHSTAT):
 
 .PHONY: e2e
 e2e: ## Run the tests against a real collector, a real backend, a browser, tshark, and services that others wrote.
-	@for m in $(filter ./e2e%,$(MODULES)); do echo "== e2e: $$m"; $(GOTEST) $$m ./...; done
+	$(call each,e2e,$(filter ./e2e%,$(MODULES)),$(GOTEST) $$m ./...)
 
 .PHONY: demo
 demo: ## Bring up collector, backend with dashboards, and the compute example; print one URL; Ctrl-C ends all.

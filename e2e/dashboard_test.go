@@ -29,7 +29,9 @@ func demo(t *testing.T) (page string, backend *pipeline.Backend) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
-	addrs := []string{"127.0.0.1:19428", "127.0.0.1:19317", "127.0.0.1:19318"}
+	// Below the ports that the system gives to connections, and those of other tests; another run's process has another number.
+	first := 12_000 + os.Getpid()%2_000*3
+	addrs := []string{fmt.Sprint("127.0.0.1:", first), fmt.Sprint("127.0.0.1:", first+1), fmt.Sprint("127.0.0.1:", first+2)}
 	command := exec.Command(path, "-backend", addrs[0], "-otlp-grpc", addrs[1], "-otlp-http", addrs[2])
 	command.Stderr = os.Stderr
 

@@ -1,8 +1,6 @@
 package dashboard
 
-import (
-	"path/filepath"
-)
+import "path/filepath"
 
 //go:generate go run ./generate
 
@@ -15,7 +13,7 @@ func Files() (map[string][]byte, error) {
 		return nil, err
 	}
 
-	files["grafana.json"] = grafana
+	files["grafana.json"], files["queries.md"] = grafana, Markdown()
 
 	vmui, err := VMUI()
 	if err != nil {

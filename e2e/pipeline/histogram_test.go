@@ -70,11 +70,14 @@ func ofRows(rows []stats.Row) histograms {
 	return all
 }
 
-// ofBackend asks the backend for everything of one instance of a service, in one query.
+// ofBackend asks the backend for everything of one instance of a service, in one query. No instance stands for all.
 func ofBackend(ctx context.Context, b *pipeline.Backend, instance string) (histograms, error) {
-	samples, err := b.Query(ctx, fmt.Sprintf(
-		`last_over_time({__name__=~"otelproto_(client|server)_message_(wire_)?size_bytes_(count|sum|bucket)",service_instance_id=%q}[1h])`,
-		instance))
+	labels := `__name__=~"otelproto_(client|server)_message_(wire_)?size_bytes_(count|sum|bucket)"`
+	if instance != "" {
+		labels += fmt.Sprintf(",service_instance_id=%q", instance)
+	}
+
+	samples, err := b.Query(ctx, "last_over_time({"+labels+"}[1h])")
 	if err != nil {
 		return nil, err
 	}

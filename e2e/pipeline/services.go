@@ -63,8 +63,8 @@ type Backend struct {
 }
 
 // StartBackend starts a VictoriaMetrics that keeps its data and log in dir, with the dashboards of docs/dashboards/vmui, and returns
-// when it answers.
-func StartBackend(ctx context.Context, dir, addr string) (*Backend, error) {
+// when it answers. More flags may be given.
+func StartBackend(ctx context.Context, dir, addr string, flags ...string) (*Backend, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func StartBackend(ctx context.Context, dir, addr string) (*Backend, error) {
 		return nil, err
 	}
 
-	p, err := Start(dir, "victoria-metrics", path, nil,
+	p, err := Start(dir, "victoria-metrics", path, nil, append(flags,
 		"-httpListenAddr="+addr, "-storageDataPath="+filepath.Join(dir, "data"), "-retentionPeriod=1d", "-search.latencyOffset=0s",
-		"-opentelemetry.usePrometheusNaming", "-vmui.customDashboardsPath="+filepath.Join(root, "docs", "dashboards", "vmui"))
+		"-opentelemetry.usePrometheusNaming", "-vmui.customDashboardsPath="+filepath.Join(root, "docs", "dashboards", "vmui"))...)
 	if err != nil {
 		return nil, err
 	}
