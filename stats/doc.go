@@ -14,21 +14,31 @@
 // of two snapshots, [Snapshot.Sub], is a window, with rates ([Snapshot.PerSecond]) and shares ([Snapshot.Share]). A [Row] has
 // two histograms, of the bytes on the wire and of the uncompressed bytes, with mean, quantile estimates and compression ratio.
 //
+// [Registry.Listener] and [Registry.DialContext] count the bytes of sockets. A counted socket is a live connection by itself, and an
+// Open with its addresses joins it, so that the snapshot tells how much of each connection the messages are and how much is
+// overhead ([ConnSnapshot.Overhead]).
+//
+// What exports at its own pace uses a [Reader] instead: sums without the single connections, or each connection with its final
+// counts once it has closed. Package statsmetric makes metrics of it, statshttp a page.
+//
 // # Concurrency
 //
 // Everything may be called from any goroutine. [Series.Record] takes no lock. [Registry.Open], [Conn.Series] and [Conn.Close]
-// take locks that are held for a few map look-ups. A snapshot reads for as long as there are series to read, and none of
-// the others waits for it. Two snapshots wait for each other.
+// take locks that are held for a few map look-ups. A snapshot or reading takes as long as there are series to read, and none of
+// the others waits for it. Snapshots, readings, and making or closing a connection reader wait for each other.
 //
 // # Guarantees
 //
 // No message is lost or counted twice: a connection that closes moves its counts to the totals, and a message that is
 // recorded after that, by an RPC that ends late, counts in the totals as well. A snapshot has each connection once,
-// live or closed.
+// live or closed. Every reader of connections gets the final counts of each once.
+//
+// The wire bytes of the messages and the overhead are the bytes of the sockets, exactly, when nothing is under way and every message on
+// them is recorded. Until then a message that was sent and is not yet written, or read and not yet received, is on one side only.
 //
 // Memory is bounded: by the live connections up to [WithConnLimit] and by the different keys up to [WithSeriesLimit], however
-// many connections came and went. What is beyond a limit is counted under [Other], or under the connection with ID 0,
-// and reported once through the handler of package otel.
+// many connections came and went, and by [WithWaitingLimit] for readers that don't read. What is beyond a limit is counted under
+// [Other], or under the connection with ID 0, and reported once through the handler of package otel.
 //
 // # Not guaranteed
 //
@@ -39,5 +49,5 @@
 //
 // A message costs two atomic additions where its wire size is its size plus gRPC's 5-byte prefix, as it is for every message
 // that isn't compressed, and four otherwise; no allocation. A series takes at most 512 bytes with [DefaultBuckets],
-// about 270 while no message in it is compressed.
+// about 270 while no message in it is compressed; in a snapshot each takes 440. A socket's read or write costs one addition more.
 package stats
