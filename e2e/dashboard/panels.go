@@ -31,7 +31,7 @@ const (
 	bytes          Unit = "B"
 	perSecond      Unit = "/s"
 	seconds        Unit = "s"
-	percent        Unit = "of 1"
+	percent        Unit = "%"
 	number         Unit = ""
 )
 
@@ -47,7 +47,7 @@ func (u Unit) grafana() string {
 	case seconds:
 		return "s"
 	case percent:
-		return "percentunit"
+		return "percent"
 	default:
 		return "short"
 	}
@@ -88,7 +88,7 @@ func sizes() []Row {
 			one("Bandwidth by type and variant", "Bytes on the wire, gRPC's prefix included, of the ten kinds that take most.",
 				bytesPerSecond, "topk(10, "+rate(wireSum, byKind)+")", kindLegend),
 			one("Share of each type and variant", "Of all bytes on the wire of the same direction.", percent,
-				rate(wireSum, byKind)+" / on (network_io_direction) group_left () "+rate(wireSum, "network_io_direction"), kindLegend),
+				"100 * "+rate(wireSum, byKind)+" / on (network_io_direction) group_left () "+rate(wireSum, "network_io_direction"), kindLegend),
 			one("Bandwidth by connection", "By the other end. A server has it with WithConnAttributes, or from a registry's producer.",
 				bytesPerSecond, rate(wireSum, byConnection), connLegend),
 			one("Bandwidth by method", "Bytes on the wire of each method.", bytesPerSecond,
@@ -98,7 +98,7 @@ func sizes() []Row {
 			one("Bandwidth now, relative to the last quarter of an hour", "2 is twice as much as usual.", number,
 				rate(wireSum, byKind)+" / "+"sum by ("+byKind+") (rate("+wireSum+"[15m]))", kindLegend),
 			one("Repeated attempts", "Bytes on the wire of repeated attempts, by share. Zero is healthy.", percent,
-				"(sum(rate("+wireSum+`{otelproto_rpc_retry="true"}[$window])) or vector(0)) / sum(rate(`+wireSum+"[$window]))", "retries"),
+				"100 * (sum(rate("+wireSum+`{otelproto_rpc_retry="true"}[$window])) or vector(0)) / sum(rate(`+wireSum+"[$window]))", "retries"),
 		}},
 		{Side: true, Title: "How large are the messages?", Panels: []Panel{
 			one("Uncompressed size, quantiles", "Estimated within a bucket.", bytes,
@@ -108,7 +108,7 @@ func sizes() []Row {
 				"histogram_quantile(0.99, "+rate(sizeBucket, "le, "+byKind)+")", kindLegend),
 			one("Mean size by type and variant", "Uncompressed.", bytes, rate(sizeSum, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
 			one("Messages above 64 KiB", "Share of each kind.", percent,
-				"1 - "+rate(sizeBucket+`{le=~"65536(.0)?"}`, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
+				"100 - 100 * "+rate(sizeBucket+`{le=~"65536(.0)?"}`, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
 		}},
 		{Side: true, Title: "Does compression pay?", Panels: []Panel{
 			one("Compression ratio by type and variant", "Uncompressed by wire bytes. Just below 1: not compressed, and a prefix.",
@@ -125,7 +125,7 @@ func connections() Row {
 		one("Bytes of the sockets", "With the registry's listener or dialer.", bytesPerSecond,
 			rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
 		one("Overhead", "Headers, frames and TLS: the share of the socket's bytes that no message has.", percent,
-			rate("otelproto_connection_overhead_bytes_total", "network_io_direction")+" / "+
+			"100 * "+rate("otelproto_connection_overhead_bytes_total", "network_io_direction")+" / "+
 				rate("otelproto_connection_io_bytes_total", "network_io_direction"), "{{network_io_direction}}"),
 		one("Live connections", "Of all processes.", number, "sum(otelproto_connections)", "connections"),
 	}}
