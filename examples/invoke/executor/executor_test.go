@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -160,23 +161,42 @@ func TestCallersWhoWaitAreSentAwayWhenTheShardMovesAndTheNextOwnerGoesOn(t *test
 }
 
 func TestOfTwoOwnersOnlyTheLaterOneRecords(t *testing.T) {
-	both(t, func(t *testing.T, window int) {
-		j := journal.New(1)
-		slow := &components{gate: make(chan struct{}), asked: make(chan struct{}, 1)}
-		old, next := start(t, j, slow, window), start(t, j, &components{}, window)
-		acquire(t, old)
-		outcomes := await(t, old, 1)
-		<-slow.asked
-		acquire(t, next) // and nobody tells the old one
-		if outcome := await(t, next, 1)()[0]; outcome.GetTotal().GetTotal() != 1 {
-			t.Errorf("the next owner's outcome is %v", outcome)
-		}
-		close(slow.gate) // the old one runs it, and learns from the journal that it is too late
-		if outcome := outcomes()[0]; outcome.GetMoved() == nil {
-			t.Errorf("the old owner's outcome is %v", outcome)
-		}
-		once(t, j, 1)
-	})
+	for _, oldFirst := range []bool{true, false} {
+		both(t, func(t *testing.T, window int) {
+			j := journal.New(1)
+			slow := &components{gate: make(chan struct{}), asked: make(chan struct{}, 1)}
+			slow2 := &components{gate: make(chan struct{}), asked: make(chan struct{}, 1)}
+			old, next := start(t, j, slow, window), start(t, j, slow2, window)
+			acquire(t, old)
+			outcomes := await(t, old, 1)
+			<-slow.asked
+			acquire(t, next) // and nobody tells the old one
+			<-slow2.asked
+			later := await(t, next, 1)
+			// The old one finishes, and learns from the journal that it is too late.
+			finishes := []func(){
+				func() {
+					close(slow.gate)
+					if outcome := outcomes()[0]; outcome.GetMoved() == nil {
+						t.Errorf("the old owner's outcome is %v", outcome)
+					}
+				},
+				func() {
+					close(slow2.gate)
+					if outcome := later()[0]; outcome.GetTotal().GetTotal() != 1 {
+						t.Errorf("the next owner's outcome is %v", outcome)
+					}
+				},
+			}
+			if !oldFirst {
+				slices.Reverse(finishes)
+			}
+			for _, finish := range finishes {
+				finish()
+			}
+			once(t, j, 1)
+		})
+	}
 }
 
 func TestAnInvocationRunsOnceHoweverManyCallersAskForIt(t *testing.T) {
