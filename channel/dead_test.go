@@ -205,7 +205,8 @@ func TestWaitForAnAttemptEndsWithTheCallersDeadlineAndSaysWhatIsWrong(t *testing
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := do(ctx, c, "x")
-	if codeOf(err) != codes.DeadlineExceeded || !contains(err, p.Addr()) || !contains(err, "last failure") || !contains(err, "code = Unavailable") {
+	if codeOf(err) != codes.DeadlineExceeded || !contains(err, p.Addr()) ||
+		!contains(err, "last failure") || !contains(err, "code = Unavailable") {
 		t.Errorf("got %v, want DeadlineExceeded with target and last failure", err)
 	}
 }
