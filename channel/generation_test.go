@@ -6,12 +6,23 @@ import (
 	"testing"
 )
 
+// loose is a generation without a connection.
+func loose(ctx context.Context) *generation {
+	g := &generation{core: &core{}}
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	return g
+}
+
 // Acquire against the drain and the last release: what was acquired stays
 // open until it is released, and what drains is closed in the end.
 func TestAcquireAndTheLastReleaseDoNotRace(t *testing.T) {
 	for range 5000 {
+<<<<<<< HEAD
 		ctx, cancel := context.WithCancel(t.Context())
 		g := &generation{core: &core{}, ctx: ctx, cancel: cancel}
+=======
+		g := loose(t.Context())
+>>>>>>> channel
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		for range 3 {
@@ -44,8 +55,7 @@ func TestAcquireAndTheLastReleaseDoNotRace(t *testing.T) {
 }
 
 func TestStreamThatIsBeingOpenedCountsOnce(t *testing.T) {
-	g := &generation{core: &core{}}
-	g.ctx, g.cancel = context.WithCancel(t.Context())
+	g := loose(t.Context())
 	check := func(step string, want int64) {
 		t.Helper()
 		if got := g.outstanding(); got != want {
