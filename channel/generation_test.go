@@ -17,12 +17,7 @@ func loose(ctx context.Context) *generation {
 // open until it is released, and what drains is closed in the end.
 func TestAcquireAndTheLastReleaseDoNotRace(t *testing.T) {
 	for range 5000 {
-<<<<<<< HEAD
-		ctx, cancel := context.WithCancel(t.Context())
-		g := &generation{core: &core{}, ctx: ctx, cancel: cancel}
-=======
 		g := loose(t.Context())
->>>>>>> channel
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		for range 3 {
