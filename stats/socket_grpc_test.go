@@ -171,15 +171,18 @@ func TestSocketBytesAreThoseOfAnIndependentProxy(t *testing.T) {
 
 			traffic(t, pair.Client)
 
-			// Quiet: what one end has written, the other has read, and the proxy has seen.
-			quiet := func() bool {
-				c, s := client.Snapshot().Sockets, server.Snapshot().Sockets
+			// Quiet for a moment: what one end has written, the other has read, and the proxy has seen. A late ping may follow.
+			var (
+				c, s     stats.Snapshot
+				up, down uint64
+			)
 
-				return c.Written == s.Read && c.Read == s.Written && c.Written == p.up.Load() && c.Read == p.down.Load()
-			}
-			until(t, "both ends and the proxy have the same bytes", quiet)
+			until(t, "both ends and the proxy have the same bytes", func() bool {
+				c, s, up, down = client.Snapshot(), server.Snapshot(), p.up.Load(), p.down.Load()
 
-			c, s := client.Snapshot(), server.Snapshot()
+				return c.Sockets.Written == s.Sockets.Read && c.Sockets.Read == s.Sockets.Written &&
+					c.Sockets.Written == up && c.Sockets.Read == down
+			})
 			breakdown(t, c)
 			breakdown(t, s)
 
@@ -187,9 +190,8 @@ func TestSocketBytesAreThoseOfAnIndependentProxy(t *testing.T) {
 				t.Fatalf("%d and %d connections, expected one each", len(c.Conns), len(s.Conns))
 			}
 
-			if c.Conns[0].SocketWritten != p.up.Load() || s.Conns[0].SocketWritten != p.down.Load() {
-				t.Errorf("client wrote %d, server %d; expected %d and %d",
-					c.Conns[0].SocketWritten, s.Conns[0].SocketWritten, p.up.Load(), p.down.Load())
+			if c.Conns[0].SocketWritten != up || s.Conns[0].SocketWritten != down {
+				t.Errorf("client wrote %d, server %d; expected %d and %d", c.Conns[0].SocketWritten, s.Conns[0].SocketWritten, up, down)
 			}
 
 			if !c.Conns[0].Info.Client || c.Conns[0].Info.Authority == "" || s.Conns[0].Info.Client || len(c.Conns[0].Rows) == 0 {
@@ -231,13 +233,20 @@ func TestTwoAuthoritiesShareTheirSocketsBytes(t *testing.T) {
 		}
 	}
 
-	until(t, "the proxy has the same bytes", func() bool { return registry.Snapshot().Sockets.Written == p.up.Load() })
+	var (
+		s  stats.Snapshot
+		up uint64
+	)
 
-	s := registry.Snapshot()
+	until(t, "the proxy has the same bytes", func() bool {
+		s, up = registry.Snapshot(), p.up.Load()
+
+		return s.Sockets.Written == up
+	})
 	breakdown(t, s)
 
-	if len(s.Conns) != 1 || s.Conns[0].Info.Authority != "one" || s.Conns[0].SocketWritten != p.up.Load() {
-		t.Fatalf("got %+v, expected one connection with %d bytes", s.Conns, p.up.Load())
+	if len(s.Conns) != 1 || s.Conns[0].Info.Authority != "one" || s.Conns[0].SocketWritten != up {
+		t.Fatalf("got %+v, expected one connection with %d bytes", s.Conns, up)
 	}
 
 	servers := make(map[string]uint64)
@@ -275,13 +284,20 @@ func TestRequestsThroughServeHTTPShareTheirSocket(t *testing.T) {
 	for range 3 {
 		traffic(t, testproto.NewTestClient(conn))
 
-		until(t, "the proxy has the same bytes", func() bool { return registry.Snapshot().Sockets.Read == p.up.Load() })
+		var (
+			s  stats.Snapshot
+			up uint64
+		)
 
-		s := registry.Snapshot()
+		until(t, "the proxy has the same bytes", func() bool {
+			s, up = registry.Snapshot(), p.up.Load()
+
+			return s.Sockets.Read == up
+		})
 		breakdown(t, s)
 
-		if len(s.Conns) != 1 || s.Conns[0].SocketRead != p.up.Load() || len(s.Conns[0].Rows) == 0 {
-			t.Fatalf("got %+v, expected one connection that has read %d", s.Conns, p.up.Load())
+		if len(s.Conns) != 1 || s.Conns[0].SocketRead != up || len(s.Conns[0].Rows) == 0 {
+			t.Fatalf("got %+v, expected one connection that has read %d", s.Conns, up)
 		}
 	}
 
@@ -326,13 +342,13 @@ func TestGRPCOverUnixSocketsIsCounted(t *testing.T) {
 				Dial:   append(otelproto.DialOptions(otelproto.WithRegistry(registry)), grpc.WithContextDialer(registry.DialContext)),
 			})
 			traffic(t, pair.Client)
+			var s stats.Snapshot
+
 			until(t, "all is read", func() bool {
-				s := registry.Snapshot().Sockets
+				s = registry.Snapshot()
 
-				return s.Read == s.Written
+				return s.Sockets.Read == s.Sockets.Written
 			})
-
-			s := registry.Snapshot()
 			breakdown(t, s)
 
 			if len(s.Conns) != 2 {
