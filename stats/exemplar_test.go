@@ -80,8 +80,8 @@ func TestAReadingStartsTheSearchForTheLargestAnew(t *testing.T) {
 			t.Errorf("connections: %s", diff)
 		}
 
-		if e := sums.Read().Sums[0].Exemplar; e != nil {
-			t.Errorf("read twice: %+v", e)
+		if one, two := sums.Read().Sums[0].Exemplar, conns.Read().Conns[0].Rows[0].Exemplar; one != nil || two != nil {
+			t.Errorf("read twice: %+v, %+v", one, two)
 		}
 
 		if diff := cmp.Diff(want, s.row().Exemplar); diff != "" {

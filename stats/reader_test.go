@@ -1,6 +1,7 @@
 package stats_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -213,4 +214,73 @@ func TestSumsHaveOneRowForEachServer(t *testing.T) {
 	if reading := rd.Read(); reading.Conns != nil || reading.Closed != nil || reading.Live != 3 {
 		t.Errorf("got %+v", reading)
 	}
+}
+
+// A connection that closes while somebody reads is neither missing nor there twice.
+func TestAConnectionThatClosesDuringAReadingIsInIt(t *testing.T) {
+	r := stats.NewRegistry()
+	conns, sums := r.NewConnReader(), r.NewReader()
+	s := r.Wrap(fakeConn{addr: &net.TCPAddr{Port: 1}}, true)
+	c := r.Open(stats.ConnInfo{Client: true, Local: s.LocalAddr(), Authority: "a"})
+	record(t.Context(), c.Series(stats.Key{Type: "A"}), 3, 10)
+
+	if _, err := s.Write(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+
+	want := stats.Sockets{Written: 100, MessagesWritten: 45}
+	release := stats.HoldTotals(r)
+
+	c.Close()
+	_ = s.Close()
+
+	if got := stats.ReadHeld(conns); len(got.Closed) != 0 || len(got.Conns) != 1 || got.Sockets != want || messages(got.Conns[0].Rows)["A"] != 3 {
+		t.Errorf("got %+v", got)
+	}
+
+	if got := stats.ReadHeld(sums); messages(got.Sums)["A"] != 3 || got.Sockets != want || got.Live != 0 {
+		t.Errorf("got %+v", got)
+	}
+
+	got := stats.SnapshotHeld(r)
+	if len(got.Conns) != 0 || messages(got.Closed)["A"] != 3 || messages(got.Total)["A"] != 3 || got.ClosedSockets != want || got.Sockets != want {
+		t.Errorf("got %+v", got)
+	}
+
+	if got.Closed[0].Server != "" || got.Total[0].Server != "" {
+		t.Errorf("got %+v", got.Closed)
+	}
+
+	release()
+
+	if got := conns.Read(); len(got.Conns) != 0 || messages(got.Closed[0].Rows)["A"] != 3 || got.Sockets != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// An exemplar that a reader has had doesn't hide a newer, smaller one of another connection.
+func TestANewerExemplarIsBetterThanALargerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := stats.NewRegistry(stats.WithExemplars())
+		old, young := r.Open(stats.ConnInfo{}), r.Open(stats.ConnInfo{})
+
+		time.Sleep(time.Second)
+		record(sampled(t.Context(), 1), old.Series(stats.Key{Type: "A"}), 1, 1_000)
+		time.Sleep(time.Second)
+		r.NewReader().Read()
+		time.Sleep(time.Second)
+		record(sampled(t.Context(), 2), young.Series(stats.Key{Type: "A"}), 1, 10)
+
+		want := exemplarOf(2, 10, time.Now())
+		if diff := cmp.Diff(want, r.Snapshot().Total[0].Exemplar); diff != "" {
+			t.Error(diff)
+		}
+
+		young.Close()
+		old.Close()
+
+		if diff := cmp.Diff(want, r.Snapshot().Closed[0].Exemplar); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

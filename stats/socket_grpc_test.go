@@ -171,18 +171,17 @@ func TestSocketBytesAreThoseOfAnIndependentProxy(t *testing.T) {
 
 			traffic(t, pair.Client)
 
-			// What one end has written, the other has read, and the proxy has seen. A ping may follow at any time, so all numbers
-			// are read together, and hold for the moment in which they agree.
+			// Quiet for a moment: what one end has written, the other has read, and the proxy has seen. A late ping may follow.
 			var (
 				c, s     stats.Snapshot
 				up, down uint64
 			)
 
 			until(t, "both ends and the proxy have the same bytes", func() bool {
-				up, down = p.up.Load(), p.down.Load()
-				c, s = client.Snapshot(), server.Snapshot()
+				c, s, up, down = client.Snapshot(), server.Snapshot(), p.up.Load(), p.down.Load()
 
-				return c.Sockets.Written == up && s.Sockets.Read == up && c.Sockets.Read == down && s.Sockets.Written == down
+				return c.Sockets.Written == s.Sockets.Read && c.Sockets.Read == s.Sockets.Written &&
+					c.Sockets.Written == up && c.Sockets.Read == down
 			})
 			breakdown(t, c)
 			breakdown(t, s)
@@ -240,7 +239,7 @@ func TestTwoAuthoritiesShareTheirSocketsBytes(t *testing.T) {
 	)
 
 	until(t, "the proxy has the same bytes", func() bool {
-		up, s = p.up.Load(), registry.Snapshot()
+		s, up = registry.Snapshot(), p.up.Load()
 
 		return s.Sockets.Written == up
 	})
@@ -291,7 +290,7 @@ func TestRequestsThroughServeHTTPShareTheirSocket(t *testing.T) {
 		)
 
 		until(t, "the proxy has the same bytes", func() bool {
-			up, s = p.up.Load(), registry.Snapshot()
+			s, up = registry.Snapshot(), p.up.Load()
 
 			return s.Sockets.Read == up
 		})
@@ -343,13 +342,13 @@ func TestGRPCOverUnixSocketsIsCounted(t *testing.T) {
 				Dial:   append(otelproto.DialOptions(otelproto.WithRegistry(registry)), grpc.WithContextDialer(registry.DialContext)),
 			})
 			traffic(t, pair.Client)
+			var s stats.Snapshot
+
 			until(t, "all is read", func() bool {
-				s := registry.Snapshot().Sockets
+				s = registry.Snapshot()
 
-				return s.Read == s.Written
+				return s.Sockets.Read == s.Sockets.Written
 			})
-
-			s := registry.Snapshot()
 			breakdown(t, s)
 
 			if len(s.Conns) != 2 {

@@ -501,3 +501,35 @@ func TestAForgottenSocketEnds(t *testing.T) {
 	_ = here.Close()
 	_ = there.Close()
 }
+
+// fakeConn writes whatever it is given. Each time it is asked, it gives another pointer, or the same to all: neither may confuse.
+type fakeConn struct {
+	net.Conn
+
+	addr net.Addr
+}
+
+func (fakeConn) Write(p []byte) (int, error) { return len(p), nil }
+func (fakeConn) Close() error                { return nil }
+func (c fakeConn) LocalAddr() net.Addr       { return c.addr }
+func (c fakeConn) RemoteAddr() net.Addr      { return c.addr }
+
+func TestSocketsThatShareAnAddressPointerAreToldApart(t *testing.T) {
+	for _, addr := range []net.Addr{
+		&net.TCPAddr{Port: 1}, &net.UnixAddr{Name: "/s"}, &net.UDPAddr{Port: 1}, nil, (*net.TCPAddr)(nil), (*net.UnixAddr)(nil),
+	} {
+		r := stats.NewRegistry()
+		one, two := r.Wrap(fakeConn{addr: addr}, true), r.Wrap(fakeConn{addr: addr}, true)
+		c, d := r.Open(stats.ConnInfo{Local: one.LocalAddr()}), r.Open(stats.ConnInfo{Local: two.LocalAddr()})
+
+		if c.ID() == d.ID() {
+			t.Errorf("%T: both joined connection %d", addr, c.ID())
+		}
+
+		if addr != nil && one.LocalAddr() != nil && one.LocalAddr().String() != addr.String() {
+			t.Errorf("%T: %s, expected %s", addr, one.LocalAddr(), addr)
+		}
+
+		_, _ = one.Close(), two.Close()
+	}
+}
