@@ -19,7 +19,7 @@ STRESSCOUNT ?= 3
 MODULES := $(shell find . -name go.mod -not -path '*/.*/*' -not -path '*/testdata/*' -not -path '*/node_modules/*' \
 	-exec dirname {} \; | sort)
 # Modules with concurrent code of ours. The others drive programs from elsewhere, which would have to be built once more.
-RACE_MODULES := $(filter-out ./bench ./e2e,$(MODULES))
+RACE_MODULES := $(filter-out ./bench% ./e2e%,$(MODULES))
 RACE   = CGO_ENABLED=1 $(GOTEST) $$m -race
 STRESS = -cpu 1,2,8 -count $(STRESSCOUNT) -timeout 60m
 # In $$m, the packages to run under the race detector: internal/devtools starts no goroutine.
@@ -130,3 +130,11 @@ $(PROTOC_GEN_GO_GRPC):
 	$(call install,$(PROTOC_GEN_GO_GRPC_VERSION),google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 $(BENCHSTAT):
 	$(call install,$(BENCHSTAT_VERSION),golang.org/x/perf/cmd/benchstat)
+
+.PHONY: e2e
+e2e: ## Run the tests against a real collector, a real backend, a browser, tshark, and services that others wrote.
+	$(call each,e2e,$(filter ./e2e%,$(MODULES)),$(GOTEST) $$m ./...)
+
+.PHONY: demo
+demo: ## Bring up collector, backend with dashboards, and the compute example; print one URL; Ctrl-C ends all.
+	@mkdir -p $(BIN) && go build -C e2e -o $(BIN)/demo ./demo && cd e2e && exec $(BIN)/demo

@@ -395,12 +395,13 @@ func TestCancelledWaitsLeaveNothing(t *testing.T) {
 			t.Errorf("the parking lot keeps room for %d", room)
 		}
 		until(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
-		if round == 0 {
+		if round == 1 {
 			heap = heapAfterGC()
 		}
 	}
-	// The runtime keeps the descriptors of goroutines that have ended, which vary; anything kept for each wait is more.
-	if grown := heapAfterGC() - heap; grown > (rounds-1)*n*64 {
+	// The runtime keeps the descriptors of goroutines that have ended, which vary; anything kept for each wait is more, but
+	// for the few waits that the race detector leaves time for.
+	if grown := heapAfterGC() - heap; !raced && grown > (rounds-2)*n*64 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
 	broadcast.Check(t, topic)

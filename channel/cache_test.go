@@ -340,11 +340,7 @@ func TestHundredTargetsTenThousandCallersTenFlapping(t *testing.T) {
 	for range flapping {
 		p := tcpProxy(t, s.addr)
 		handles = append(handles, cache.Conn("passthrough:///"+p.Addr()))
-		flaps = append(flaps, flap{p.Down, func() {
-			if err := p.Up(); err != nil {
-				t.Error(err)
-			}
-		}, p.Accepted})
+		flaps = append(flaps, flap{func() { p.HangUp(true); p.Reset() }, func() { p.HangUp(false) }, p.Accepted})
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()

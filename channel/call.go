@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -78,14 +78,13 @@ func (cl *call) ask(g *generation) []grpc.CallOption {
 type verdict struct {
 	class     Class
 	neverSent bool // a fact, whatever the classifier says
-	failing   bool // the connection is in TRANSIENT_FAILURE
 }
 
 // judge classifies a failure of an attempt on g and lets it have its effect.
 func (co *core) judge(ctx context.Context, g *generation, f Failure, proven bool) verdict {
 	code := status.Code(f.Err)
-	if ctx.Err() != nil && (code == codes.Canceled || code == codes.DeadlineExceeded) &&
-		!isGRPC(f.Header) && !isGRPC(f.Trailer) {
+	answered := isGRPC(f.Header) || isGRPC(f.Trailer)
+	if ended(ctx) && (code == codes.Canceled || code == codes.DeadlineExceeded) && !answered {
 		return verdict{class: Caller}
 	}
 	f.State = co.observe(g)
@@ -94,14 +93,13 @@ func (co *core) judge(ctx context.Context, g *generation, f Failure, proven bool
 		class: fact,
 		// Closed with a peer may have been sent before it was closed.
 		neverSent: fact == NeverSent || fact == Closed && f.Peer == nil,
-		failing:   f.State == connectivity.TransientFailure,
 	}
 	if co.cfg.classifier != nil {
 		v.class = co.cfg.classifier(f)
 	}
 	switch v.class {
 	case Application:
-		if fact == Application {
+		if answered { // and not merely without a sign of the connection
 			co.succeeded(g)
 		}
 	case Suspect:
@@ -111,6 +109,16 @@ func (co *core) judge(ctx context.Context, g *generation, f Failure, proven bool
 	case NeverSent, TransportLost, Caller:
 	}
 	return v
+}
+
+// ended reports whether the context has ended, or is about to: a server that
+// was told the deadline may be quicker than our timer.
+func ended(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
 }
 
 // interceptUnary is the innermost interceptor.

@@ -310,7 +310,9 @@ func deref(s *string) string {
 func TestTheCallersOwnEndIsNeverShownToTheClassifier(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
-	s.answer(func(ctx context.Context, _ string) error { <-ctx.Done(); return nil })
+	// A handler that watched the deadline might answer before our timer fires.
+	s.answer(func(context.Context, string) error { <-s.release; return nil })
+	defer close(s.release)
 	c := dial(t, s.addr, quick(), channel.WithUnavailableThreshold(1), channel.WithClassifier(func(f channel.Failure) channel.Class {
 		t.Errorf("asked about %v", f.Err)
 		return channel.Suspect

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -104,6 +103,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 		if err == nil {
 			return nil
 		}
+		co.dropIfDead(g)
 		if moved {
 			continue
 		}
@@ -125,9 +125,6 @@ func (co *core) failed(ctx context.Context, g *generation, cl *call, err error) 
 		Method: cl.method, Err: err, Peer: cl.peer.Addr, Header: cl.header, Trailer: cl.trailer,
 	}, cl.withHeader)
 	if v.neverSent && seen == 1 {
-		if v.failing {
-			return "" // a connection attempt failed: that is the answer
-		}
 		return reasonNeverSent
 	}
 	switch v.class {
@@ -146,7 +143,7 @@ func (co *core) again(ctx context.Context, cl *call, n int, reason string) bool 
 	if !allowed || co.closed.Load() {
 		return false
 	}
-	if !given && (reason != reasonNeverSent || n > 1) {
+	if !given {
 		wait = co.cfg.retry.backoff.next(n)
 	}
 	if !co.budget.spend() || !sleep(ctx, wait) {
@@ -175,9 +172,9 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		if spent {
 			co.noteFailure(err)
 		}
-		failing, neverSent := false, false
+		neverSent := false
 		if err != nil {
-			failing = co.observe(g) == connectivity.TransientFailure
+			co.observe(g)
 			neverSent = cl.seen.Load() == 1 && cl.peer.Addr == nil && isConnectionError(err)
 		}
 		if cl.seen.Load() > 0 {
@@ -194,9 +191,10 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 		if err == nil {
 			return &stream{cs, c, co, ctx}, nil
 		}
+		co.dropIfDead(g)
 		switch {
 		case moved:
-		case neverSent && !cl.once && !spent && !failing && n < c.cfg.retry.attempts && co.again(ctx, cl, n, reasonNeverSent):
+		case neverSent && !cl.once && !spent && n < c.cfg.retry.attempts && co.again(ctx, cl, n, reasonNeverSent):
 			n++
 		default:
 			return nil, c.explain(ctx, co, err)

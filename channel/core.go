@@ -273,6 +273,15 @@ func (co *core) dropDeadLocked() {
 	}
 }
 
+// dropIfDead is called after an RPC that failed has left g.
+func (co *core) dropIfDead(g *generation) {
+	if g.failing.Load() && g.unused() {
+		co.mu.Lock()
+		defer co.unlock()
+		co.dropDeadLocked()
+	}
+}
+
 // succeeded is called after an RPC that shows that g works.
 func (co *core) succeeded(g *generation) {
 	if co.dirty.Load() {

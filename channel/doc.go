@@ -32,9 +32,10 @@
 //     connections are added), however many callers wait; attempts are paced
 //     with full jitter, at most 10 s apart, until an RPC succeeds.
 //   - The failure of an attempt is seen by those who waited for it and nobody
-//     else. Nobody waits for more than a turn in the backoff, which is shorter
-//     than a connect timeout, and one attempt; an RPC that waits for ready
-//     waits until it is.
+//     else. An RPC that finds no connection waits for a turn in the backoff,
+//     never longer than a connect timeout, and one attempt; one that meets a
+//     connection as it is lost waits for grpc's reconnect before that. An RPC
+//     that waits for ready waits until it is.
 //   - A connection is replaced only after the replacement is connected, and
 //     only if it is still the current one: a late failure of an old generation
 //     does nothing to its successor.
@@ -65,7 +66,7 @@
 // # Cost
 //
 // Measured by the benchmarks of the package, see docs/channel.md: a hit of
-// Cache.Conn allocates nothing; an RPC on a handle costs two or three
-// allocations more than on a grpc.ClientConn; a message of a stream none.
-// A target holds one goroutine of ours per connection, beside grpc's own.
+// Cache.Conn allocates nothing; an RPC on a handle costs three allocations
+// more than on a grpc.ClientConn; a message of a stream none. A target holds
+// one goroutine of ours per connection, beside grpc's own.
 package channel

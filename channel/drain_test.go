@@ -190,6 +190,7 @@ func TestReplacementUnderLoadFailsNoRPC(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
 	c := dial(t, s.addr, channel.WithMaxAge(time.Nanosecond),
+		channel.WithRetry(channel.RetryPolicy{MaxAttempts: 1}), // which would hide an RPC on a closed connection
 		channel.WithBackoff(channel.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond}))
 	ctx := withPatience(t)
 	var wg sync.WaitGroup

@@ -267,10 +267,12 @@ func newConfig(opts []Option) (*config, error) {
 	}
 	c.dial = append(c.dial,
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// grpc-go spreads a delay over d·(1±jitter) and has a cap before
-			// jitter, so half of ours with jitter 1 is our full jitter.
+			// What grpc-go does by itself while RPCs are bound to a connection
+			// that can't be made. It spreads a delay over d·(1±jitter). Not
+			// before a second, so that a failed attempt isn't repeated while
+			// its callers fetch their errors.
 			Backoff: grpcbackoff.Config{
-				BaseDelay:  c.backoff.Base,
+				BaseDelay:  min(max(c.backoff.Base, time.Second), c.backoff.Max),
 				Multiplier: c.backoff.Factor,
 				Jitter:     c.backoff.Jitter / (2 - c.backoff.Jitter),
 				MaxDelay:   time.Duration(float64(c.backoff.Max) * (1 - c.backoff.Jitter/2)),

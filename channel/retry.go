@@ -28,8 +28,8 @@ const (
 // the default:
 //
 //   - an RPC that was never sent (NeverSent, Closed before sending) is tried
-//     again whatever its method, unless what failed was the connection attempt
-//     that it waited for;
+//     again whatever its method, until a connection attempt that it waited for
+//     fails;
 //   - a unary RPC that was sent is tried again after Suspect, TransportLost and
 //     Closed if its method declares an idempotency_level in a descriptor that
 //     is linked in, or is listed in Idempotent;

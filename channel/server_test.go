@@ -257,6 +257,25 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
+// never polls for a while that is long against the backoff of quick.
+func never(tb testing.TB, what string, bad func() bool) {
+	tb.Helper()
+	end := time.NewTimer(300 * time.Millisecond)
+	defer end.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if bad() {
+			tb.Fatal(what)
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		}
+	}
+}
+
 func wantCode(tb testing.TB, err error, want codes.Code) {
 	tb.Helper()
 	if got := status.Code(err); got != want {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc/connectivity"
@@ -118,15 +117,14 @@ func rank(s connectivity.State) int {
 	}
 }
 
-// DebugTable gives the snapshot as a table of text, for a debug page that
-// takes sections by an interface of its own and imports nothing of this
-// package.
-func (c *Cache) DebugTable() (title string, columns []string, rows [][]string) {
+// DebugSection gives the snapshot as a table, for the debug page of package
+// stats/statshttp (WithSection) or another that takes the same.
+func (c *Cache) DebugSection() (title string, columns []string, rows [][]any) {
 	return "Channels", debugColumns(), debugRows(c.Snapshot())
 }
 
-// DebugTable gives the state as a table of text, as Cache.DebugTable does.
-func (c *Conn) DebugTable() (title string, columns []string, rows [][]string) {
+// DebugSection gives the state as a table, as Cache.DebugSection does.
+func (c *Conn) DebugSection() (title string, columns []string, rows [][]any) {
 	return "Channel", debugColumns(), debugRows([]State{c.State()})
 }
 
@@ -134,8 +132,8 @@ func debugColumns() []string {
 	return []string{"Target", "State", "Generation", "Age", "Outstanding", "Connections", "Draining", "Last failure", "Next attempt"}
 }
 
-func debugRows(states []State) [][]string {
-	rows := make([][]string, 0, len(states))
+func debugRows(states []State) [][]any {
+	rows := make([][]any, 0, len(states))
 	for _, s := range states {
 		draining := 0
 		for _, n := range s.Connections {
@@ -150,9 +148,9 @@ func debugRows(states []State) [][]string {
 		if wait := time.Until(s.NextAttempt); wait > 0 {
 			next = "in " + wait.Round(time.Millisecond).String()
 		}
-		rows = append(rows, []string{
-			s.Target, s.Connectivity.String(), strconv.FormatUint(s.Generation, 10), s.Age.Round(time.Millisecond).String(),
-			strconv.Itoa(s.Outstanding), strconv.Itoa(len(s.Connections) - draining), strconv.Itoa(draining), failure, next,
+		rows = append(rows, []any{
+			s.Target, s.Connectivity.String(), s.Generation, s.Age.Round(time.Millisecond),
+			s.Outstanding, len(s.Connections) - draining, draining, failure, next,
 		})
 	}
 	return rows

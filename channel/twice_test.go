@@ -67,11 +67,9 @@ func TestNonIdempotentCallsAreNeverSentTwiceUnderRandomKills(t *testing.T) {
 				p.Reset()
 				continue
 			}
-			p.Down()
-			if err := p.Up(); err != nil {
-				t.Errorf("up: %v", err)
-				return
-			}
+			p.HangUp(true)
+			p.Reset()
+			p.HangUp(false)
 		}
 	}()
 	wg.Wait()

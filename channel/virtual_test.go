@@ -3,6 +3,7 @@ package channel_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -59,6 +60,42 @@ func TestAttemptsOverAnHourKeepThePaceOfTheBackoff(t *testing.T) {
 			if gap := dials[i].Sub(dials[i-1]); gap > 10*time.Second {
 				t.Errorf("attempt %d after %v, want at most 10 s", i, gap)
 			}
+		}
+	})
+}
+
+func TestSixCallersInThreeRoundsOpenAtMostThreeConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const connectTimeout = 3 * time.Second
+		dials := 0
+		c, err := channel.New("passthrough:///mute", channel.WithConnectTimeout(connectTimeout), channel.WithDialOptions(plaintext(),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				dials++
+				client, server := net.Pipe() // accepts, and never speaks
+				go func() { _, _ = io.Copy(io.Discard, server) }()
+				return client, nil
+			})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for round := range 3 {
+			var wg sync.WaitGroup
+			for range 6 {
+				wg.Go(func() {
+					begin := time.Now()
+					wantCodeLater(t, do(t.Context(), c, "x"), codes.Unavailable)
+					if took := time.Since(begin); took >= 2*connectTimeout {
+						t.Errorf("round %d: waited %v, want less than two connect timeouts", round, took)
+					}
+				})
+			}
+			wg.Wait()
+			if dials != round+1 {
+				t.Errorf("%d connections after %d rounds", dials, round+1)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -40,10 +40,10 @@ func newBrowser(tb testing.TB) *browser {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			tb.Fatal("chromium isn't installed, and with CI=true nothing is skipped")
+			tb.Fatal("chromium isn't installed, and with CI=true nothing is skipped: install it (Debian: apt-get install chromium)")
 		}
 
-		tb.Skip("chromium isn't installed")
+		tb.Skip("chromium isn't installed: install it to run this (Debian: apt-get install chromium)")
 	}
 
 	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(tb.Context()),

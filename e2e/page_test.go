@@ -125,6 +125,8 @@ func TestThePageKeepsItsPlaceOverRefreshes(t *testing.T) {
 	b.until(`document.querySelectorAll('#messages tbody').length > 5`)
 
 	b.do(chromedp.Click(chromedp.CSS(`#messages tbody:nth-of-type(3) summary`)), chromedp.Click(chromedp.CSS(`#closed-rows > summary`)))
+	// A click is answered before its effect, which moves the focus too.
+	b.until(`document.querySelector('#closed-rows').open && document.querySelectorAll('#messages details[open]').length === 1`)
 	b.do(chromedp.Focus(chromedp.ID("peer")))
 	eval[bool](b, `(window.scrollTo(0, 900), document.querySelector('#connections tbody tr').marked = true)`)
 

@@ -151,8 +151,8 @@ func (r *Registry) closeSocket(c *Conn, local, remote net.Addr) {
 	c.Close()
 }
 
-// report says once that a limit was reached. Nothing may be locked: the error handler is the user's, and may come back here.
-func (r *Registry) report(what int, format string, args ...any) {
+// reportf says once that a limit was reached. Nothing may be locked: the error handler is the user's, and may come back here.
+func (r *Registry) reportf(what int, format string, args ...any) {
 	if r.reports[what].CompareAndSwap(false, true) {
 		otel.Handle(fmt.Errorf("stats: "+format, args...))
 	}
@@ -196,7 +196,7 @@ func (r *Registry) addLocked(info ConnInfo, socket bool) (c *connection, over bo
 }
 
 func (r *Registry) reportConnLimit() {
-	r.report(reportConns, "more than %d live connections: further ones are counted together (WithConnLimit)", r.limits.conns)
+	r.reportf(reportConns, "more than %d live connections: further ones are counted together (WithConnLimit)", r.limits.conns)
 }
 
 // close is called once for each Conn.

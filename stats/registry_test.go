@@ -155,7 +155,7 @@ func TestKeysBeyondTheLimitAreOtherAndReportedOnce(t *testing.T) {
 			c := r.Open(stats.ConnInfo{})
 			for i := range 50 {
 				record(t.Context(), c.Series(stats.Key{
-					Method: strconv.Itoa(i), Direction: stats.Direction(i % 2), Type: fmt.Sprint(g), Variant: "v", Retry: i%4 > 1,
+					Method: strconv.Itoa(i), Direction: stats.Direction(i % 2), Type: strconv.Itoa(g), Variant: "v", Retry: i%4 > 1,
 				}), 1, 10)
 			}
 		})

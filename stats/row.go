@@ -72,11 +72,11 @@ func (r *Registry) rowOf(id rowID) *row {
 	r.mu.Unlock()
 
 	if overKeys {
-		r.report(reportSeries, "more than %d series: further ones are counted as %s (WithSeriesLimit)", r.limits.series, Other)
+		r.reportf(reportSeries, "more than %d series: further ones are counted as %s (WithSeriesLimit)", r.limits.series, Other)
 	}
 
 	if overServers {
-		r.report(reportServers, "more than %d series by server: the servers of further ones are counted as %s (WithSeriesLimit)",
+		r.reportf(reportServers, "more than %d series by server: the servers of further ones are counted as %s (WithSeriesLimit)",
 			serversPerSeries*r.limits.series, Other)
 	}
 

@@ -132,5 +132,5 @@ func newCells(n int) cells { return cells{&make([]atomic.Uint64, n)[0]} }
 
 // slice gives the cells; n must be what newCells was given.
 func (c cells) slice(n int) []atomic.Uint64 {
-	return unsafe.Slice(c.first, n)
+	return unsafe.Slice(c.first, n) //nolint:gosec // n comes from the layout that newCells was given
 }

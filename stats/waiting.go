@@ -94,7 +94,7 @@ func (r *Registry) limitWaitingTotalsLocked() (over bool) {
 }
 
 func (r *Registry) reportWaitingLimit() {
-	r.report(reportWaiting, "more than %d series of closed connections wait for a reader that doesn't read: "+
+	r.reportf(reportWaiting, "more than %d series of closed connections wait for a reader that doesn't read: "+
 		"for it the oldest are counted together (WithWaitingLimit)", r.limits.waiting)
 }
 

@@ -98,12 +98,22 @@ func TestTCPForwardsStallsResetsAndComesBackOnTheSamePort(t *testing.T) {
 	if err := ping(dial(t, p.Addr()), patience); err != nil {
 		t.Fatalf("up again: %v", err)
 	}
+	p.HangUp(true)
+	hungUp, err := net.Dial("tcp", p.Addr())
+	if err == nil { // the reset may come while dialling
+		defer func() { _ = hungUp.Close() }()
+		err = ping(hungUp, patience)
+	}
+	if err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Fatalf("hangs up: got %v, want a reset", err)
+	}
+	p.HangUp(false)
 	p.Mute(true)
 	if err := ping(dial(t, p.Addr()), 50*time.Millisecond); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Fatalf("mute: got %v, want a timeout", err)
 	}
-	if got := p.Accepted(); got != 3 {
-		t.Errorf("accepted %d connections, want 3", got)
+	if got := p.Accepted(); got != 4 {
+		t.Errorf("accepted %d connections, want 4", got)
 	}
 }
 
@@ -147,7 +157,8 @@ func TestHTTPAnswersForTheBackendOnConnectionsOpenedWhileSick(t *testing.T) {
 		return res.StatusCode, res.Trailer.Get("End")
 	}
 	p.Sicken(http.StatusServiceUnavailable)
-	old := &http.Transport{Protocols: protocols}
+	// One connection each: net/http would dial another beside one that is about to become idle.
+	old := &http.Transport{Protocols: protocols, MaxConnsPerHost: 1}
 	defer old.CloseIdleConnections()
 	if status, _ := get(old); status != http.StatusServiceUnavailable {
 		t.Fatalf("sick: status %d", status)
@@ -156,7 +167,7 @@ func TestHTTPAnswersForTheBackendOnConnectionsOpenedWhileSick(t *testing.T) {
 	if status, _ := get(old); status != http.StatusServiceUnavailable {
 		t.Fatalf("healed, old connection: status %d", status)
 	}
-	fresh := &http.Transport{Protocols: protocols}
+	fresh := &http.Transport{Protocols: protocols, MaxConnsPerHost: 1}
 	defer fresh.CloseIdleConnections()
 	if status, end := get(fresh); status != http.StatusOK || end != "reached" {
 		t.Fatalf("healed, new connection: status %d, trailer %q", status, end)

@@ -20,6 +20,7 @@ type TCP struct {
 	backend string
 	ln      net.Listener
 	mute    bool
+	hangUp  bool
 	flow    chan struct{} // closed while bytes flow
 	conns   map[net.Conn]struct{}
 	closed  bool
@@ -56,6 +57,13 @@ func (p *TCP) Mute(on bool) {
 	p.mute = on
 }
 
+// HangUp makes the proxy reset connections that it accepts from now on.
+func (p *TCP) HangUp(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangUp = on
+}
+
 // Stall stops, or lets go on, the bytes of all connections.
 func (p *TCP) Stall(on bool) {
 	p.mu.Lock()
@@ -72,7 +80,9 @@ func (p *TCP) Stall(on bool) {
 	}
 }
 
-// Up listens, on the same port as before.
+// Up listens, on the same port as before. It fails if another socket has got
+// the port in the meantime, which the kernel gives to outgoing connections
+// too: for a target that comes and goes a lot HangUp is better.
 func (p *TCP) Up() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,11 +117,15 @@ func (p *TCP) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
-		_ = c.Close()
+		reset(c)
 	}
+}
+
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
 }
 
 // Close ends everything and waits for it.
@@ -141,8 +155,8 @@ func (p *TCP) accept(ln net.Listener) {
 func (p *TCP) add(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ln == nil {
-		_ = c.Close()
+	if p.ln == nil || p.hangUp {
+		reset(c)
 		return false
 	}
 	p.conns[c] = struct{}{}

@@ -290,6 +290,8 @@ func TestAnEmptyRegistryHasAPage(t *testing.T) {
 
 		record(reg.Open(stats.ConnInfo{}), stats.Transmit, "kv.Put", "", 1, 1)
 
+		h = statshttp.Handler(reg) // another one, which shares no earlier reading
+
 		if body := get(t, h, "/?format=html").Body.String(); !strings.Contains(body, "(no address)") {
 			t.Error("a connection without addresses isn't shown as such")
 		}

@@ -90,7 +90,7 @@ func TestMessagesAndOverheadAreTheBytesOfTheSocket(t *testing.T) {
 	conn.Close()
 	server.Close()
 
-	page = getJSON(t, h, "window=all")
+	page = getJSON(t, statshttp.Handler(reg), "window=all") // another handler, which shares no earlier reading
 	check("all sockets, after the connection closed", page.at("sockets"))
 	check("the closed ones", page.at("closed", "socket"))
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -28,7 +27,8 @@ var errNilRegistry = errors.New("statsmetric: NewProducer: nil, expected a regis
 type Producer struct {
 	delta  bool
 	reader *stats.Reader
-	scope  instrumentation.Scope
+	// empty has the scope and no metrics. The scope is of a type whose module this one doesn't require by itself.
+	empty metricdata.ScopeMetrics
 
 	// mu guards the fields below. It is held while the registry is read.
 	mu     sync.Mutex
@@ -54,9 +54,10 @@ func NewProducer(reg *stats.Registry, opts ...Option) *Producer {
 
 	p := &Producer{
 		delta: c.delta,
-		scope: instrumentation.Scope{Name: ScopeName, Version: version(), SchemaURL: semconv.SchemaURL},
 		attrs: newKeyAttributes(),
 	}
+
+	p.empty.Scope.Name, p.empty.Scope.Version, p.empty.Scope.SchemaURL = ScopeName, version(), semconv.SchemaURL
 
 	switch {
 	case reg == nil:
@@ -97,7 +98,10 @@ func (p *Producer) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, erro
 		p.summed.produce(b, &reading)
 	}
 
-	return []metricdata.ScopeMetrics{{Scope: p.scope, Metrics: b.metrics()}}, nil
+	produced := p.empty
+	produced.Metrics = b.metrics()
+
+	return []metricdata.ScopeMetrics{produced}, nil
 }
 
 // Close ends the producer: it produces nothing any more, and the registry keeps nothing for it. It waits for a Produce that

@@ -1,0 +1,159 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// The backend's version is the newest that this Go version builds.
+const (
+	victoriaMetrics        = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
+	victoriaMetricsVersion = "v1.151.0"
+)
+
+// Root gives the root of the repository, above the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+
+	for {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(text, []byte("module github.com/otelproto/otelproto-go\n")) {
+			return dir, nil
+		}
+
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("pipeline: no go.mod of github.com/otelproto/otelproto-go above the working directory")
+		}
+
+		dir = up
+	}
+}
+
+// Collector gives the path of the collector, built if it isn't there.
+func Collector(ctx context.Context) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+
+	source := filepath.Join(root, "e2e", "collector")
+
+	version, err := fingerprint(source)
+	if err != nil {
+		return "", err
+	}
+
+	// With this environment, so that it shares the build cache with the other modules.
+	return build(ctx, filepath.Join(root, ".bin", "collector", version, "collector"), source, nil, func(dir string) []string {
+		return []string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "collector"), "."}
+	})
+}
+
+// VictoriaMetrics gives the path of the backend, built if it isn't there.
+func VictoriaMetrics(ctx context.Context) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+
+	path := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
+
+	return build(ctx, path, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
+		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
+	})
+}
+
+// Compute builds examples/compute in dir and gives its path.
+func Compute(ctx context.Context, dir string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+
+	path := filepath.Join(dir, "compute")
+
+	return path, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", path, "./compute")
+}
+
+// build runs the go command in source, unless there is a file at path. The file appears there when it is whole, and of two builds
+// at the same time, by two test packages, the second waits for the first.
+func build(ctx context.Context, path, source string, env []string, args func(dir string) []string) (string, error) {
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", err
+	}
+
+	unlock, err := lock(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+
+	if _, err := os.Stat(path); err == nil { // by now
+		return path, nil
+	}
+
+	dir, err := os.MkdirTemp(filepath.Dir(path), "build")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+
+	fmt.Fprintf(os.Stderr, "building %s, once: this takes a minute or two\n", filepath.Base(path))
+
+	if err := run(ctx, source, append(env, "GOBIN="+dir), args(dir)...); err != nil {
+		return "", err
+	}
+
+	return path, os.Rename(filepath.Join(dir, filepath.Base(path)), path)
+}
+
+func run(ctx context.Context, dir string, env []string, args ...string) error {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), env...)
+
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pipeline: go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+
+	return nil
+}
+
+// fingerprint stands for what a program is built from.
+func fingerprint(dir string) (string, error) {
+	h := sha256.New()
+
+	fmt.Fprintln(h, runtime.Version())
+
+	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return "", err
+		}
+
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+	}
+
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
