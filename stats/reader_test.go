@@ -234,7 +234,8 @@ func TestAConnectionThatClosesDuringAReadingIsInIt(t *testing.T) {
 	c.Close()
 	_ = s.Close()
 
-	if got := stats.ReadHeld(conns); len(got.Closed) != 0 || len(got.Conns) != 1 || got.Sockets != want || messages(got.Conns[0].Rows)["A"] != 3 {
+	if got := stats.ReadHeld(conns); len(got.Closed) != 0 || len(got.Conns) != 1 || got.Sockets != want ||
+		messages(got.Conns[0].Rows)["A"] != 3 {
 		t.Errorf("got %+v", got)
 	}
 
@@ -243,7 +244,8 @@ func TestAConnectionThatClosesDuringAReadingIsInIt(t *testing.T) {
 	}
 
 	got := stats.SnapshotHeld(r)
-	if len(got.Conns) != 0 || messages(got.Closed)["A"] != 3 || messages(got.Total)["A"] != 3 || got.ClosedSockets != want || got.Sockets != want {
+	if len(got.Conns) != 0 || messages(got.Closed)["A"] != 3 || messages(got.Total)["A"] != 3 ||
+		got.ClosedSockets != want || got.Sockets != want {
 		t.Errorf("got %+v", got)
 	}
 
