@@ -45,6 +45,13 @@ func TestQuantilesBeginAtZero(t *testing.T) {
 	}
 }
 
+func TestABoundBelowZeroIsNoSize(t *testing.T) {
+	h := stats.Histogram{Bounds: []float64{-100, 100}, Counts: []uint64{0, 10, 0}}
+	if got := h.Quantile(0.5); got != 50 {
+		t.Errorf("got %v, expected 50", got)
+	}
+}
+
 func TestWithoutBoundsTheMeanIsAllThereIs(t *testing.T) {
 	h := stats.Histogram{Counts: []uint64{4}, Sum: 100}
 	if h.Count() != 4 || h.Mean() != 25 || h.Quantile(0.99) != 25 {

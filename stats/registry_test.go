@@ -120,8 +120,12 @@ func TestConnectionsBeyondTheLimitAreCountedTogetherAndReportedOnce(t *testing.T
 		t.Errorf("%d live, expected 7", n)
 	}
 
-	for _, c := range beyond {
+	for i, c := range beyond {
 		c.Close()
+
+		if n := r.NewReader().Read().Live; n != 6-i {
+			t.Errorf("%d live, expected %d", n, 6-i)
+		}
 	}
 
 	s = r.Snapshot()

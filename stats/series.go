@@ -36,15 +36,15 @@ func (s *Series) Record(ctx context.Context, wire, size int) {
 	wire, size = max(wire, 0), max(size, 0)
 	l := s.row.registry.layout
 
+	if l.exemplars { // first, so that ctx needn't be kept
+		s.observe(ctx, wire, size)
+	}
+
 	if wire == size+prefixLen {
 		s.framed.slice(l.framedCells())[l.framed.cell(int64(size))].Add(1)
 		s.sum.Add(uint64(size))
 	} else {
 		s.recordApart(wire, size)
-	}
-
-	if l.exemplars {
-		s.observe(ctx, wire, size)
 	}
 
 	// The cells were written before this is read, and whoever moves the cells sets this before it reads them: so either

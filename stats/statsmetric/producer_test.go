@@ -562,3 +562,27 @@ func TestConnectionsBeyondTheLimitAreOneWithID0(t *testing.T) {
 		b.producer.Close()
 	}
 }
+
+func TestAnExemplarOfConnectionsBeyondTheLimitIsExportedOnce(t *testing.T) {
+	silence(t)
+
+	r := stats.NewRegistry(stats.WithConnLimit(1), stats.WithExemplars())
+	b := newBackend(t, "", statsmetric.NewProducer(r, statsmetric.PerConnection()), false)
+	r.Open(stats.ConnInfo{})
+
+	c := r.Open(stats.ConnInfo{})
+	span := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+	})
+	c.Series(stats.Key{}).Record(trace.ContextWithSpanContext(t.Context(), span), 15, 10)
+	c.Close()
+
+	for want := range 2 {
+		p := b.collect()[0].Data.(metricdata.Histogram[int64]).DataPoints[0]
+		if len(p.Exemplars) != 1-want {
+			t.Errorf("export %d: exemplars %v", want, p.Exemplars)
+		}
+	}
+
+	b.producer.Close()
+}
