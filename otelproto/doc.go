@@ -45,6 +45,6 @@
 // # Cost
 //
 // An RPC costs one allocation (two with DialOptions), a message none. With a registry a message costs about what otelgrpc spends to
-// ignore it, an envelope twice that; with instruments, the SDK's two histogram records. A discriminator other than a oneof of the
+// ignore it, an envelope too; with instruments, the SDK's two histogram records. A discriminator other than a oneof of the
 // message itself is read by reflection, which costs more. See docs/variants.md and docs/cardinality.md.
 package otelproto

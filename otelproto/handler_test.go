@@ -481,6 +481,40 @@ func TestLateEventsLeaveNoConnectionOpen(t *testing.T) {
 	diff(t, "rows", len(s.Closed), 2)
 }
 
+// An RPC may still deliver what was received before its socket closed.
+func TestAConnectionStaysOpenUntilItsLastRPCHasEnded(t *testing.T) {
+	for side, client := range map[string]bool{"client": true, "server": false} {
+		t.Run(side, func(t *testing.T) {
+			reg := stats.NewRegistry()
+			h := otelproto.NewServerHandler(otelproto.WithRegistry(reg))
+
+			if client {
+				h = otelproto.NewClientHandler(otelproto.WithRegistry(reg))
+			}
+
+			local, remote := &net.TCPAddr{Port: 1}, &net.TCPAddr{Port: 2}
+			conn := h.TagConn(t.Context(), &grpcstats.ConnTagInfo{LocalAddr: local, RemoteAddr: remote})
+			h.HandleConn(conn, &grpcstats.ConnBegin{Client: client})
+
+			rpc := h.TagRPC(conn, &grpcstats.RPCTagInfo{FullMethodName: "/s/m"})
+			h.HandleRPC(rpc, &grpcstats.Begin{Client: client})
+
+			if client {
+				h.HandleRPC(rpc, &grpcstats.OutHeader{Client: true, LocalAddr: local, RemoteAddr: remote, Authority: "a"})
+			}
+
+			h.HandleConn(conn, &grpcstats.ConnEnd{Client: client})
+			diff(t, "live during the RPC", len(reg.Snapshot().Conns), 1)
+			h.HandleRPC(rpc, &grpcstats.InPayload{Client: client, WireLength: 5})
+			h.HandleRPC(rpc, &grpcstats.End{Client: client})
+
+			s := reg.Snapshot()
+			diff(t, "live after it", len(s.Conns), 0)
+			diff(t, "rows", len(s.Closed), 1)
+		})
+	}
+}
+
 type badAddr []byte // can't be a map key
 
 func (badAddr) Network() string  { return "bad" }

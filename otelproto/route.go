@@ -120,7 +120,7 @@ func (r *route) entry(d stats.Direction, payload any) *entry {
 }
 
 // quick looks through the entries that can be told apart by Go types alone: for a stream on which a few kinds of messages
-// alternate, that is four times as fast as the map.
+// alternate, that spares reading and hashing the names for the map.
 func (r *route) quick(d stats.Direction, payload any) *entry {
 	entries := r.byTypes[d].Load()
 	if entries == nil {
