@@ -76,6 +76,30 @@ func one(title, description string, unit Unit, expr, legend string) Panel {
 // Rows gives the whole dashboard.
 func Rows() []Row { return append(sizes(), connections(), channels(), broadcasts()) }
 
+// Asked is a query as a backend gets it.
+type Asked struct{ Panel, Expr string }
+
+// All gives every query of every panel, for clients and for servers.
+func All() []Asked {
+	var all []Asked
+
+	for _, r := range Rows() {
+		for _, side := range []string{"client", "server"} {
+			if !r.Side && side == "server" {
+				continue
+			}
+
+			for _, p := range r.Panels {
+				for _, q := range p.Queries {
+					all = append(all, Asked{r.Title + " " + p.Title, resolve(q.Expr, side, window)})
+				}
+			}
+		}
+	}
+
+	return all
+}
+
 func sizes() []Row {
 	// One query rather than three, which vmui draws on axes of their own.
 	quantile := func(q, name string) string {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,6 +39,20 @@ func main() {
 
 type addresses struct{ backend, grpc, http string }
 
+// checkFree says what to do if an address is taken, before anything is built or started.
+func (a addresses) checkFree() error {
+	var errs []error
+
+	for _, l := range []struct{ flag, addr string }{{"-backend", a.backend}, {"-otlp-grpc", a.grpc}, {"-otlp-http", a.http}} {
+		if pipeline.CheckFree(l.addr) != nil {
+			errs = append(errs, fmt.Errorf(
+				"demo: %s is taken: end what listens there, or choose another address: make demo ARGS='%s 127.0.0.1:PORT'", l.addr, l.flag))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
 // load is one run of examples/compute. They follow each other round and round, so that the panels have something to show.
 type load struct {
 	rate, compress string
@@ -52,6 +67,10 @@ func loads() []load {
 
 // run runs the demo until ctx ends, or until something of it ends by itself.
 func run(ctx context.Context, a addresses, out io.Writer) error {
+	if err := a.checkFree(); err != nil {
+		return err
+	}
+
 	dir, err := os.MkdirTemp("", "otelproto-demo")
 	if err != nil {
 		return err

@@ -10,15 +10,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 )
 
-// The backend's version is the newest that this Go version builds.
+// VictoriaMetrics' version is the newest that this Go version builds. Prometheus is built without what finds targets in clouds,
+// and without its page.
 const (
 	victoriaMetrics        = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
 	victoriaMetricsVersion = "v1.151.0"
+	prometheus             = "github.com/prometheus/prometheus/cmd/prometheus"
+	prometheusVersion      = "v0.316.0" // which is 3.16.0
+	prometheusTags         = "remove_all_sd,slicelabels"
 )
 
 // Root gives the root of the repository, above the working directory.
@@ -65,15 +70,25 @@ func Collector(ctx context.Context) (string, error) {
 
 // VictoriaMetrics gives the path of the backend, built if it isn't there.
 func VictoriaMetrics(ctx context.Context) (string, error) {
+	return install(ctx, victoriaMetrics, victoriaMetricsVersion, "")
+}
+
+// Prometheus gives the path of the other backend, built if it isn't there.
+func Prometheus(ctx context.Context) (string, error) {
+	return install(ctx, prometheus, prometheusVersion, prometheusTags)
+}
+
+// install builds a program of another module.
+func install(ctx context.Context, program, version, tags string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 
-	path := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
+	name := path.Base(program)
 
-	return build(ctx, path, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
-		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
+	return build(ctx, filepath.Join(root, ".bin", name, version, name), root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
+		return []string{"install", "-tags", tags, "-ldflags", "-s -w", program + "@" + version}
 	})
 }
 
@@ -84,45 +99,45 @@ func Compute(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 
-	path := filepath.Join(dir, "compute")
+	file := filepath.Join(dir, "compute")
 
-	return path, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", path, "./compute")
+	return file, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", file, "./compute")
 }
 
-// build runs the go command in source, unless there is a file at path. The file appears there when it is whole, and of two builds
+// build runs the go command in source, unless there is a file of that name. The file appears there when it is whole, and of two builds
 // at the same time, by two test packages, the second waits for the first.
-func build(ctx context.Context, path, source string, env []string, args func(dir string) []string) (string, error) {
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+func build(ctx context.Context, file, source string, env []string, args func(dir string) []string) (string, error) {
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
 	}
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return "", err
 	}
 
-	unlock, err := lock(path + ".lock")
+	unlock, err := lock(file + ".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 
-	if _, err := os.Stat(path); err == nil { // by now
-		return path, nil
+	if _, err := os.Stat(file); err == nil { // by now
+		return file, nil
 	}
 
-	dir, err := os.MkdirTemp(filepath.Dir(path), "build")
+	dir, err := os.MkdirTemp(filepath.Dir(file), "build")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
 
-	fmt.Fprintf(os.Stderr, "building %s, once: this takes a minute or two\n", filepath.Base(path))
+	fmt.Fprintf(os.Stderr, "building %s, once: this takes a minute or two\n", filepath.Base(file))
 
 	if err := run(ctx, source, append(env, "GOBIN="+dir), args(dir)...); err != nil {
 		return "", err
 	}
 
-	return path, os.Rename(filepath.Join(dir, filepath.Base(path)), path)
+	return file, os.Rename(filepath.Join(dir, filepath.Base(file)), file)
 }
 
 func run(ctx context.Context, dir string, env []string, args ...string) error {

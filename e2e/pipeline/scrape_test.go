@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
+	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -25,14 +25,16 @@ import (
 
 // By scrape the names are the same as by OTLP, so that one dashboard serves both.
 func TestScrapedByPrometheusFormat(t *testing.T) {
-	backend(t)
+	prometheusBackend(t)
 	t.Parallel()
+
+	names, labels := namesOfThePage(t)
 
 	for _, sink := range []string{"instruments", "producer"} {
 		t.Run(sink, func(t *testing.T) {
 			t.Parallel()
 
-			scraped := prometheus.NewRegistry()
+			scraped := client.NewRegistry()
 			registry := stats.NewRegistry()
 			opts := []otelprometheus.Option{otelprometheus.WithRegisterer(scraped)}
 
@@ -70,25 +72,25 @@ func TestScrapedByPrometheusFormat(t *testing.T) {
 				}
 			}
 
-			b := scraping(t, promhttp.HandlerFor(scraped, promhttp.HandlerOpts{}))
-			arrives(t, b, "", ofRows(registry.Snapshot().Total))
+			page := promhttp.HandlerFor(scraped, promhttp.HandlerOpts{})
+
+			for _, b := range scraping(t, page) {
+				arrives(t, b, "", ofRows(registry.Snapshot().Total))
+				named(t, b, "by scrape", "", names, labels)
+			}
 		})
 	}
 }
 
-// scraping gives a backend that scrapes a handler, with the configuration of docs/collector but for the address and the pace.
-func scraping(t *testing.T, handler http.Handler) *pipeline.Backend {
+// scraping gives a VictoriaMetrics and a Prometheus that scrape a handler, with the configuration of docs/collector but for the
+// address and the pace.
+func scraping(t *testing.T, handler http.Handler) []*pipeline.Backend {
 	t.Helper()
 
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
 
-	root, err := pipeline.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	text, err := os.ReadFile(filepath.Join(root, "docs", "collector", "prometheus.yml"))
+	text, err := os.ReadFile(document(t, "collector", "prometheus.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +102,25 @@ func scraping(t *testing.T, handler http.Handler) *pipeline.Backend {
 		t.Fatal(err)
 	}
 
-	b, err := pipeline.StartBackend(t.Context(), t.TempDir(), free(t), "-promscrape.config="+config)
-	if err != nil {
-		t.Fatal(err)
+	var backends []*pipeline.Backend
+
+	for _, start := range []func() (*pipeline.Backend, error){
+		func() (*pipeline.Backend, error) {
+			return pipeline.StartBackend(t.Context(), t.TempDir(), free(t), "-promscrape.config="+config)
+		},
+		func() (*pipeline.Backend, error) {
+			return pipeline.StartPrometheus(t.Context(), t.TempDir(), free(t), config)
+		},
+	} {
+		b, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(b.Stop)
+
+		backends = append(backends, b)
 	}
 
-	t.Cleanup(b.Stop)
-
-	return b
+	return backends
 }
