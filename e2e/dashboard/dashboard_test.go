@@ -46,7 +46,7 @@ func TestFilesAreWhatTheSourceGives(t *testing.T) {
 func TestQueriesUseTheNamesOfTheContract(t *testing.T) {
 	metrics, labels := dashboard.Translate(read(t, "metrics.md"))
 	word := regexp.MustCompile(`[a-z_$]*_[a-z_$]+`)
-	functions := []string{"histogram_quantile", "group_left", "label_replace"}
+	functions := []string{"histogram_quantile", "group_left", "label_replace", "avg_over_time"}
 	used := make(map[string]bool)
 
 	for _, r := range dashboard.Rows() {

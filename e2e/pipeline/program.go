@@ -10,20 +10,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 )
 
-// VictoriaMetrics' version is the newest that this Go version builds. Prometheus is built without what finds targets in clouds,
-// and without its page.
+// The version of VictoriaMetrics is the newest that this Go version builds.
 const (
 	victoriaMetrics        = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
 	victoriaMetricsVersion = "v1.151.0"
-	prometheus             = "github.com/prometheus/prometheus/cmd/prometheus"
-	prometheusVersion      = "v0.316.0" // which is 3.16.0
-	prometheusTags         = "remove_all_sd,slicelabels"
 )
 
 // Root gives the root of the repository, above the working directory.
@@ -49,7 +44,16 @@ func Root() (string, error) {
 }
 
 // Collector gives the path of the collector, built if it isn't there.
-func Collector(ctx context.Context) (string, error) {
+func Collector(ctx context.Context) (string, error) { return ofCollector(ctx, "collector", ".") }
+
+// Prometheus gives the path of the other backend, built if it isn't there: without what finds targets in clouds, and without its
+// page. It is a tool of the collector's module, which says why.
+func Prometheus(ctx context.Context) (string, error) {
+	return ofCollector(ctx, "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "-tags", "remove_all_sd,slicelabels")
+}
+
+// ofCollector builds a program of the collector's module.
+func ofCollector(ctx context.Context, name, program string, flags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
@@ -63,32 +67,22 @@ func Collector(ctx context.Context) (string, error) {
 	}
 
 	// With this environment, so that it shares the build cache with the other modules.
-	return build(ctx, filepath.Join(root, ".bin", "collector", version, "collector"), source, nil, func(dir string) []string {
-		return []string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "collector"), "."}
+	return build(ctx, filepath.Join(root, ".bin", name, version, name), source, nil, func(dir string) []string {
+		return append(append([]string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, name)}, flags...), program)
 	})
 }
 
 // VictoriaMetrics gives the path of the backend, built if it isn't there.
 func VictoriaMetrics(ctx context.Context) (string, error) {
-	return install(ctx, victoriaMetrics, victoriaMetricsVersion, "")
-}
-
-// Prometheus gives the path of the other backend, built if it isn't there.
-func Prometheus(ctx context.Context) (string, error) {
-	return install(ctx, prometheus, prometheusVersion, prometheusTags)
-}
-
-// install builds a program of another module.
-func install(ctx context.Context, program, version, tags string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 
-	name := path.Base(program)
+	file := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
 
-	return build(ctx, filepath.Join(root, ".bin", name, version, name), root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
-		return []string{"install", "-tags", tags, "-ldflags", "-s -w", program + "@" + version}
+	return build(ctx, file, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
+		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
 	})
 }
 

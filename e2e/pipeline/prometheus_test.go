@@ -239,6 +239,8 @@ var own = map[string][]string{
 	"VictoriaMetrics": {"__name__", "le", "service_instance_id", "service_name", "scope_name", "scope_version"},
 	"Prometheus":      {"__name__", "le", "instance", "job"},
 	"by scrape":       {"__name__", "le", "instance", "job", "otel_scope_name", "otel_scope_version", "otel_scope_schema_url"},
+	"the collector's page": {"__name__", "le", "instance", "job", "exported_instance", "exported_job", "otel_scope_name",
+		"otel_scope_version", "otel_scope_schema_url", "compute_process", "compute_replica"},
 }
 
 // namesOfThePage reads the table of docs/backends.md, and checks that it has all metrics of docs/metrics.md.

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -74,7 +73,10 @@ func TestScrapedByPrometheusFormat(t *testing.T) {
 
 			page := promhttp.HandlerFor(scraped, promhttp.HandlerOpts{})
 
-			for _, b := range scraping(t, page) {
+			web := httptest.NewServer(page)
+			t.Cleanup(web.Close)
+
+			for _, b := range scraping(t, web.Listener.Addr().String()) {
 				arrives(t, b, "", ofRows(registry.Snapshot().Total))
 				named(t, b, "by scrape", "", names, labels)
 			}
@@ -82,13 +84,36 @@ func TestScrapedByPrometheusFormat(t *testing.T) {
 	}
 }
 
-// scraping gives a VictoriaMetrics and a Prometheus that scrape a handler, with the configuration of docs/collector but for the
-// address and the pace.
-func scraping(t *testing.T, handler http.Handler) []*pipeline.Backend {
-	t.Helper()
+// The collector has a page too.
+func TestCollectorScrapedByPrometheus(t *testing.T) {
+	prometheusBackend(t)
+	t.Parallel()
 
-	web := httptest.NewServer(handler)
-	t.Cleanup(web.Close)
+	a := pipeline.CollectorAddr{GRPC: free(t), HTTP: free(t), Config: "prometheus-page", Page: free(t)}
+	startCollector(t, a)
+
+	program := compute(t, "http://"+a.HTTP, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+		"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=delta")
+	names, labels := namesOfThePage(t)
+
+	backends := scraping(t, a.Page)
+
+	for _, b := range backends {
+		severalExports(t, b, &computing{}) // of whoever is scraped, there is but one
+	}
+
+	want := program.report(t)
+
+	for _, b := range backends {
+		arrives(t, b, "", want)
+		named(t, b, "the collector's page", "", names, labels)
+	}
+}
+
+// scraping gives a VictoriaMetrics and a Prometheus that scrape an address, with the configuration of docs/collector but for the
+// address and the pace.
+func scraping(t *testing.T, addr string) []*pipeline.Backend {
+	t.Helper()
 
 	text, err := os.ReadFile(document(t, "collector", "prometheus.yml"))
 	if err != nil {
@@ -96,7 +121,7 @@ func scraping(t *testing.T, handler http.Handler) []*pipeline.Backend {
 	}
 
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
-	changed := strings.NewReplacer("127.0.0.1:9464", web.Listener.Addr().String(), "15s", "1s").Replace(string(text))
+	changed := strings.NewReplacer("127.0.0.1:9464", addr, "15s", "500ms").Replace(string(text))
 
 	if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)

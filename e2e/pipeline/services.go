@@ -22,6 +22,8 @@ type CollectorAddr struct {
 	Config string
 	// File gets what came in, as JSON; empty for none.
 	File string
+	// Page is where Prometheus may scrape, if Config is prometheus-page.
+	Page string
 }
 
 // StartCollector starts a collector with the configurations of docs/collector and returns when it listens. Its log goes to dir.
@@ -48,7 +50,7 @@ func StartCollector(ctx context.Context, dir string, a CollectorAddr) (*Process,
 	}
 
 	p, err := Start(dir, "collector", path, []string{
-		"OTLP_GRPC=" + a.GRPC, "OTLP_HTTP=" + a.HTTP, "BACKEND=" + a.Backend, "OTLP_FILE=" + a.File,
+		"OTLP_GRPC=" + a.GRPC, "OTLP_HTTP=" + a.HTTP, "BACKEND=" + a.Backend, "OTLP_FILE=" + a.File, "PAGE=" + a.Page,
 	}, args...)
 	if err != nil {
 		return nil, err
