@@ -138,7 +138,7 @@ func (s *Subscription[T]) wait(dst []Event[T]) (n int, err error) {
 			m.retire()
 			return 0, s.topic.cause
 		}
-		if m.wake == nil || m.state.Load() == cancelled { // otherwise the context would have cancelled the sleep
+		if m.row == nil || m.cancelled.Load() { // otherwise the context would have cancelled the sleep
 			if m.ctx.Err() != nil {
 				if log.newest.Load() != cursor {
 					continue
@@ -146,7 +146,7 @@ func (s *Subscription[T]) wait(dst []Event[T]) (n int, err error) {
 				m.retire()
 				return 0, contextError(m.ctx)
 			}
-			if m.wake == nil {
+			if m.row == nil {
 				m.bind()
 			}
 		}
