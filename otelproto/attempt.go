@@ -48,7 +48,11 @@ func (a *attempt) Value(key any) any {
 func (a *attempt) record(ctx context.Context, d stats.Direction, payload any, wire, size int) {
 	e := a.last[d].Load()
 	if e == nil || !e.matches(payload) {
-		e = a.entry(d, payload)
+		if e = a.entry(d, payload); e.parts != nil {
+			a.route.Load().split(ctx, d, e, payload, wire, size)
+
+			return
+		}
 	}
 
 	e.recorder.Record(ctx, wire, size)
