@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/big"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -239,8 +240,8 @@ func TestElementsAndMessagesOfOneTypeStayApart(t *testing.T) {
 
 			for range 3 {
 				for _, p := range []any{
-					getOf("k"), bundle(getOf("k")), bundle(), &testproto.Batch{Commands: []*testproto.Command{getOf("k")}}, &testproto.Batch{},
-					bundle(&testproto.Command{}), &testproto.Command{},
+					getOf("k"), bundle(getOf("k")), bundle(), &testproto.Batch{Commands: []*testproto.Command{getOf("k")}},
+					&testproto.Batch{}, bundle(&testproto.Command{}), &testproto.Command{},
 				} {
 					h.HandleRPC(ctx, &grpcstats.InPayload{Payload: p, Length: 10, WireLength: 15})
 				}
@@ -393,7 +394,7 @@ func TestPartsAddUpToTheMessage(t *testing.T) {
 				default:
 					b := &testproto.Batch{}
 					for range r.IntN(5) {
-						b.Commands = append(b.Commands, &testproto.Command{Id: fmt.Sprint(r.IntN(50)), Trace: new("123")})
+						b.Commands = append(b.Commands, &testproto.Command{Id: strconv.Itoa(r.IntN(50)), Trace: new("123")})
 					}
 
 					payload, elements = b, asMessages(b.GetCommands())

@@ -90,7 +90,7 @@ type entry struct {
 	parts *parts
 }
 
-// matches tells, in a few nanoseconds for most messages, whether the entry is the one for payload.
+// matches tells, in a few nanoseconds for most messages, whether the entry is the one for payload. It isn't asked of one with parts.
 func (e *entry) matches(payload any) bool {
 	if reflect.TypeOf(payload) != e.goType {
 		return false
@@ -101,8 +101,6 @@ func (e *entry) matches(payload any) bool {
 		return true
 	case byField:
 		return caseAt(payload, e.message.field) == e.value.oneof
-	case byElements: // no entry is the one for all of it
-		return false
 	default:
 		return e.message.describes(payload) && e.message.value(payload) == e.value
 	}

@@ -114,7 +114,7 @@ func (s *shares) next(weight uint64) int {
 	part := end - s.given
 	s.given = end
 
-	return int(part) //nolint:gosec // part of an int
+	return int(part)
 }
 
 // measure gives a message's elements, how many there are, and the sum of their sizes.
@@ -160,7 +160,7 @@ func (m *messageType) reportElements(p any) {
 // encodedSize gives the size of a message as it is encoded. again says that it has been asked before, so that a generated message
 // remembers it.
 func encodedSize(message any, again bool) uint64 {
-	n := 0
+	var n int
 
 	switch m := message.(type) {
 	case proto.Message:
