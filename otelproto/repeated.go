@@ -125,11 +125,7 @@ func (r *repeated) elements(payload any) elements {
 		m := protoReflect(payload)
 
 		for _, f := range r.steps {
-			if !m.Has(f) {
-				return elements{}
-			}
-
-			m = m.Get(f).Message()
+			m = m.Get(f).Message() // an empty one, if it isn't set
 		}
 
 		if r.holder == nil {

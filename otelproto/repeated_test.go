@@ -256,6 +256,21 @@ func TestElementsAndMessagesOfOneTypeStayApart(t *testing.T) {
 	}
 }
 
+// A generated message remembers its size from the last time that it was asked for, and may have changed since.
+func TestTheSizesOfElementsAreThoseOfNow(t *testing.T) {
+	for sink, start := range recorders(t, otelproto.WithVariantField("otelproto.test.Bundle", "commands.kind")) {
+		t.Run(sink, func(t *testing.T) {
+			b := bundle(putOf(6), getOf("12345678901234567890123456"))
+			diff(t, "size at first", proto.Size(b), 10+30+4)
+			b.GetCommands()[0].GetPut().Value = make([]byte, 86)
+
+			h, recorded := start()
+			h.HandleRPC(begin(h), &grpcstats.OutPayload{Payload: b, Length: 120, WireLength: 60})
+			diff(t, "parts", recorded(), map[string]byVariant{"otelproto.test.Bundle": {"put": {1, 45, 90}, "get": {1, 15, 30}}})
+		})
+	}
+}
+
 // naive divides a message's sizes among its elements as the documentation says it, in the plainest way.
 func naive(into byVariant, elements []proto.Message, variant func(proto.Message) string, wire, size int) error {
 	encoded := make([]int64, len(elements))
