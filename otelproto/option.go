@@ -164,7 +164,7 @@ func WithRPCAttributes(f func(context.Context) []attribute.KeyValue) Option {
 //
 // One message field on the way may be repeated: then each of its elements counts as a message of its own under its own
 // variant, and the sizes of the whole message are divided among them in proportion to their encoded sizes, so that the parts
-// add up exactly. A message without elements counts once, without variant.
+// add up exactly. A message without elements counts once, without variant, and what is beyond 65,536 elements once, as _OTHER.
 //
 // A message that isn't linked in, as far as the registry of golang/protobuf knows, is reported, since its name may be wrong; the
 // declaration then holds for the messages of that name that turn up, as those do that gogo generated. If the path doesn't fit

@@ -618,6 +618,32 @@ func TestSixtyFiveThousandElements(t *testing.T) {
 	}
 }
 
+func TestWhatIsBeyondSixtyFiveThousandElementsCountsAsOneOther(t *testing.T) {
+	const n, beyond = 1 << 16, 3
+
+	huge := bundle()
+	for range n + beyond {
+		huge.Commands = append(huge.Commands, getOf("key")) // 7 bytes
+	}
+
+	for sink, start := range recorders(t, otelproto.WithVariantField("otelproto.test.Bundle", "commands.kind")) {
+		t.Run(sink, func(t *testing.T) {
+			reports := catchReports(t)
+			h, recorded := start()
+			ctx := begin(h)
+
+			for range 2 {
+				h.HandleRPC(ctx, &grpcstats.InPayload{Payload: huge, Length: 9 * (n + beyond), WireLength: 3 * (n + beyond)})
+			}
+
+			diff(t, "parts", recorded(), map[string]byVariant{
+				"otelproto.test.Bundle": {"get": {2 * n, 2 * 3 * n, 2 * 9 * n}, "_OTHER": {2, 2 * 3 * beyond, 2 * 9 * beyond}},
+			})
+			diff(t, "reports", len(reports.all()), 1)
+		})
+	}
+}
+
 // What is beyond the limits folds together, and its parts still add up.
 func TestPartsBeyondTheLimitsFoldIntoOther(t *testing.T) {
 	for sink, start := range recorders(t,

@@ -12,6 +12,10 @@ import (
 	"github.com/otelproto/otelproto-go/stats"
 )
 
+// maxElements is how many elements of one message are told apart. The SDK takes about a microsecond to record one, and a peer can
+// put two million of them into the 4 MiB that grpc-go receives by default.
+const maxElements = 1 << 16
+
 // parts is where the elements of one kind of message are recorded.
 type parts struct {
 	// byCase has the entries of elements by the case that is set. Written under route.mu, and replaced, never changed.
@@ -43,7 +47,7 @@ func (r *route) split(ctx context.Context, d stats.Direction, whole *entry, payl
 
 	var e *entry
 
-	for i := range n {
+	for i := range min(n, maxElements) {
 		element, weight := m.weigh(all, i)
 
 		switch {
@@ -64,6 +68,13 @@ func (r *route) split(ctx context.Context, d stats.Direction, whole *entry, payl
 		}
 
 		e.recorder.Record(ctx, wires.next(weight), sizes.next(weight))
+	}
+
+	if n > maxElements {
+		m.reported.handlef("otelproto: more than %d elements in a %s: the rest of a message counts as one %s", maxElements, m.name, other)
+
+		rest := r.series(entryKey{direction: d, message: m.name, variant: other})
+		rest.Record(ctx, wires.next(total), sizes.next(total))
 	}
 }
 
