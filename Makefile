@@ -136,5 +136,5 @@ e2e: ## Run the tests against a real collector, a real backend, a browser, tshar
 	$(call each,e2e,$(filter ./e2e%,$(MODULES)),$(GOTEST) $$m ./...)
 
 .PHONY: demo
-demo: ## Bring up collector, backend with dashboards, and the compute example; print one URL; Ctrl-C ends all.
-	@mkdir -p $(BIN) && go build -C e2e -o $(BIN)/demo ./demo && cd e2e && exec $(BIN)/demo
+demo: ## Bring up collector, backend with dashboards, and the compute example; print one URL; Ctrl-C ends all. ARGS are its flags.
+	@mkdir -p $(BIN) && go build -C e2e -o $(BIN)/demo ./demo && cd e2e && exec $(BIN)/demo $(ARGS)

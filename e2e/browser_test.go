@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -37,13 +38,13 @@ type browser struct {
 func newBrowser(tb testing.TB) *browser {
 	tb.Helper()
 
-	path, err := exec.LookPath("chromium")
+	path, err := chromium()
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			tb.Fatal("chromium isn't installed, and with CI=true nothing is skipped: install it (Debian: apt-get install chromium)")
+			tb.Fatal(err)
 		}
 
-		tb.Skip("chromium isn't installed: install it to run this (Debian: apt-get install chromium)")
+		tb.Skip(err)
 	}
 
 	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(tb.Context()),
@@ -90,6 +91,25 @@ func newBrowser(tb testing.TB) *browser {
 	})
 
 	return b
+}
+
+// chromium gives the path of the browser, or says what to do.
+func chromium() (path string, err error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err = exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+
+	return "", errors.New("no chromium on the PATH, which the tests of pages need: install it (Debian: apt-get install chromium)")
+}
+
+func TestAMissingBrowserSaysWhatToDo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+
+	if path, err := chromium(); err == nil || !strings.Contains(err.Error(), "apt-get install chromium") {
+		t.Errorf("%q, %v", path, err)
+	}
 }
 
 func (b *browser) complain(text string) {

@@ -217,3 +217,26 @@ func talk(t *testing.T, client testproto.TestClient, commands []*testproto.Comma
 
 	return nil
 }
+
+func TestAMissingTsharkSaysWhatToDo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+
+	if _, err := startCapture(t, 1); err == nil || !strings.Contains(err.Error(), "apt-get install tshark") {
+		t.Error(err)
+	}
+}
+
+func TestATsharkThatMayNotCaptureSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+
+	script := "#!/bin/sh\necho 'You do not have permission to capture on device lo' >&2\nexit 2\n"
+	if err := os.WriteFile(filepath.Join(dir, "tshark"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	_, err := startCapture(t, 1)
+	if err == nil || !strings.Contains(err.Error(), "root") || !strings.Contains(err.Error(), "You do not have permission") {
+		t.Error(err)
+	}
+}

@@ -33,8 +33,20 @@ type capturing struct {
 func capture(t *testing.T, port int) *capturing {
 	t.Helper()
 
+	c, err := startCapture(t, port)
+	if err != nil {
+		missing(t, err.Error())
+	}
+
+	return c
+}
+
+// startCapture is capture whose error says what to do.
+func startCapture(t *testing.T, port int) (*capturing, error) {
+	t.Helper()
+
 	if _, err := exec.LookPath("tshark"); err != nil {
-		missing(t, "tshark isn't installed: install it (Debian: apt-get install tshark) to compare with what it sees")
+		return nil, errors.New("no tshark on the PATH, which sees each message's length: install it (Debian: apt-get install tshark)")
 	}
 
 	c := &capturing{file: filepath.Join(t.TempDir(), "loopback.pcapng"), lines: make(chan string, 1<<16)}
@@ -83,13 +95,12 @@ func capture(t *testing.T, port int) *capturing {
 		c.command.Wait()
 	})
 
-	c.mark(t, 1)
-
-	return c
+	return c, c.mark(t, 1)
 }
 
-// mark returns when tshark has written everything up to now: it sends datagrams of n bytes until it sees one.
-func (c *capturing) mark(t *testing.T, n int) {
+// mark returns when tshark has written everything up to now: it sends datagrams of n bytes until it sees one. If tshark ends, the
+// error says what to do.
+func (c *capturing) mark(t *testing.T, n int) error {
 	t.Helper()
 
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -102,11 +113,14 @@ func (c *capturing) mark(t *testing.T, n int) {
 		select {
 		case line, ok := <-c.lines:
 			if !ok {
-				missing(t, "tshark ended, may this user capture on lo? "+c.log.String())
+				c.command.Wait() // so that the log is whole
+
+				return fmt.Errorf("tshark ended, may this user capture on lo? Run the test as root, or give dumpcap the right to "+
+					"(setcap cap_net_raw,cap_net_admin+eip on its path): %s", strings.TrimSpace(c.log.String()))
 			}
 
 			if line == want {
-				return
+				return nil
 			}
 		case <-tick.C:
 			if _, err := c.marker.Write(make([]byte, n)); err != nil {
@@ -121,7 +135,10 @@ func (c *capturing) mark(t *testing.T, n int) {
 // stop ends the capture once it has everything.
 func (c *capturing) stop(t *testing.T) {
 	t.Helper()
-	c.mark(t, 2)
+
+	if err := c.mark(t, 2); err != nil {
+		t.Fatal(err)
+	}
 
 	if err := c.command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)

@@ -1,11 +1,15 @@
 // Command collector is an OpenTelemetry Collector with what the pipeline of otelproto needs: OTLP in, cumulative values made of
-// deltas, and OTLP over HTTP, files and the log out. It is composed by hand, which is all that the collector's builder does.
+// deltas, and OTLP over HTTP, a page for Prometheus to scrape, files and the log out. It is composed by hand, which is all that the
+// collector's builder does.
+//
+// Prometheus is a tool of this module: the two have most packages in common, which are compiled once that way.
 package main
 
 import (
 	"log"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/deltatocumulativeprocessor"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -52,7 +56,7 @@ func factories() (otelcol.Factories, error) {
 	}
 
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
-		otlphttpexporter.NewFactory(), fileexporter.NewFactory(), debugexporter.NewFactory(),
+		otlphttpexporter.NewFactory(), fileexporter.NewFactory(), prometheusexporter.NewFactory(), debugexporter.NewFactory(),
 	)
 
 	return f, err

@@ -43,54 +43,10 @@ func TestFilesAreWhatTheSourceGives(t *testing.T) {
 	}
 }
 
-// translated gives the names in Prometheus of the metrics and attributes of docs/metrics.md.
-func translated(t *testing.T) (metrics, labels map[string]bool) {
-	t.Helper()
-
-	metrics, labels = make(map[string]bool), map[string]bool{"le": true}
-
-	for _, name := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(read(t, "metrics.md"), -1) {
-		labels[strings.ReplaceAll(name[1], ".", "_")] = true
-	}
-
-	row := regexp.MustCompile("(?m)^\\| ((?:`[a-z_.]+`(?:, )?)+) \\|(.*)$")
-
-	for _, m := range row.FindAllStringSubmatch(read(t, "metrics.md"), -1) {
-		cells := strings.Split(m[2], "|")
-
-		for name := range strings.SplitSeq(m[1], ", ") {
-			name = strings.ReplaceAll(strings.Trim(name, "`"), ".", "_")
-
-			if len(cells) < 4 { // a row of attributes
-				continue
-			}
-
-			if unit := strings.Trim(cells[1], " `"); unit == "By" {
-				name += "_bytes"
-			} else if unit == "s" {
-				name += "_seconds"
-			}
-
-			switch kind := strings.TrimSpace(cells[0]); {
-			case strings.HasPrefix(kind, "histogram"):
-				for _, part := range []string{"_bucket", "_count", "_sum"} {
-					metrics[name+part] = true
-				}
-			case strings.HasPrefix(kind, "counter"):
-				metrics[name+"_total"] = true
-			default:
-				metrics[name] = true
-			}
-		}
-	}
-
-	return metrics, labels
-}
-
 func TestQueriesUseTheNamesOfTheContract(t *testing.T) {
-	metrics, labels := translated(t)
+	metrics, labels := dashboard.Translate(read(t, "metrics.md"))
 	word := regexp.MustCompile(`[a-z_$]*_[a-z_$]+`)
-	functions := []string{"histogram_quantile", "group_left", "label_replace"}
+	functions := []string{"histogram_quantile", "group_left", "label_replace", "avg_over_time"}
 	used := make(map[string]bool)
 
 	for _, r := range dashboard.Rows() {

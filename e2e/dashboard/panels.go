@@ -57,8 +57,8 @@ func (u Unit) grafana() string {
 const (
 	byKind       = "otelproto_message_type, otelproto_message_variant, network_io_direction"
 	kindLegend   = "{{network_io_direction}} {{otelproto_message_type}} {{otelproto_message_variant}}"
-	byConnection = "server_address, server_port, network_peer_address, network_peer_port, network_io_direction"
-	connLegend   = "{{network_io_direction}} {{server_address}} {{server_port}} {{network_peer_address}} {{network_peer_port}}"
+	byConnection = "server_address, server_port, network_peer_address, network_peer_port"
+	connLegend   = "{{server_address}} {{server_port}} {{network_peer_address}} {{network_peer_port}}"
 	wireSum      = "otelproto_$side_message_wire_size_bytes_sum"
 	sizeSum      = "otelproto_$side_message_size_bytes_sum"
 	sizeCount    = "otelproto_$side_message_size_bytes_count"
@@ -68,6 +68,9 @@ const (
 // rate is the sum of a counter's rates by labels.
 func rate(metric, by string) string { return "sum by (" + by + ") (rate(" + metric + "[$window]))" }
 
+// top keeps the ten largest, since a page shows some twenty lines at most, and nobody reads more.
+func top(expr string) string { return "topk(10, " + expr + ")" }
+
 // one is a panel with one query.
 func one(title, description string, unit Unit, expr, legend string) Panel {
 	return Panel{title, description, unit, []Query{{expr, legend}}}
@@ -76,28 +79,53 @@ func one(title, description string, unit Unit, expr, legend string) Panel {
 // Rows gives the whole dashboard.
 func Rows() []Row { return append(sizes(), connections(), channels(), broadcasts()) }
 
+// Asked is a query as a backend gets it.
+type Asked struct{ Panel, Expr string }
+
+// All gives every query of every panel, for clients and for servers.
+func All() []Asked {
+	var all []Asked
+
+	for _, r := range Rows() {
+		for _, side := range []string{"client", "server"} {
+			if !r.Side && side == "server" {
+				continue
+			}
+
+			for _, p := range r.Panels {
+				for _, q := range p.Queries {
+					all = append(all, Asked{r.Title + " " + p.Title, resolve(q.Expr, side, window)})
+				}
+			}
+		}
+	}
+
+	return all
+}
+
 func sizes() []Row {
 	// One query rather than three, which vmui draws on axes of their own.
 	quantile := func(q, name string) string {
-		return "label_replace(histogram_quantile(" + q + ", " + rate(sizeBucket, "le, network_io_direction") +
-			`), "quantile", "` + name + `", "", "")`
+		return "label_replace(round(histogram_quantile(" + q + ", " + rate(sizeBucket, "le, network_io_direction") +
+			`)), "quantile", "` + name + `", "", "")`
 	}
 
 	return []Row{
 		{Side: true, Title: "Which messages take the bandwidth?", Panels: []Panel{
 			one("Bandwidth by type and variant", "Bytes on the wire, gRPC's prefix included, of the ten kinds that take most.",
-				bytesPerSecond, "topk(10, "+rate(wireSum, byKind)+")", kindLegend),
-			one("Share of each type and variant", "Of all bytes on the wire of the same direction.", percent,
-				"100 * "+rate(wireSum, byKind)+" / on (network_io_direction) group_left () "+rate(wireSum, "network_io_direction"),
+				bytesPerSecond, top(rate(wireSum, byKind)), kindLegend),
+			one("Share of each type and variant", "Of all bytes on the wire of the same direction, the ten largest shares.", percent,
+				top("100 * "+rate(wireSum, byKind)+" / on (network_io_direction) group_left () "+rate(wireSum, "network_io_direction")),
 				kindLegend),
-			one("Bandwidth by connection", "By the other end. A server has it with WithConnAttributes, or from a registry's producer.",
-				bytesPerSecond, rate(wireSum, byConnection), connLegend),
+			one("Bandwidth by connection", "Both directions, of the ten that take most, by the other end. A server has it with "+
+				"WithConnAttributes, or from a registry's producer.", bytesPerSecond, top(rate(wireSum, byConnection)), connLegend),
 			one("Bandwidth by method", "Bytes on the wire of each method.", bytesPerSecond,
 				rate(wireSum, "rpc_method, network_io_direction"), "{{network_io_direction}} {{rpc_method}}"),
 		}},
 		{Side: true, Title: "How did it change?", Panels: []Panel{
+			// Not the rate over a quarter of an hour: of a series that ended, VictoriaMetrics takes the rate that it had while it lasted.
 			one("Bandwidth now, relative to the last quarter of an hour", "2 is twice as much as usual.", number,
-				rate(wireSum, byKind)+" / "+"sum by ("+byKind+") (rate("+wireSum+"[15m]))", kindLegend),
+				rate(wireSum, byKind)+" / avg_over_time(("+rate(wireSum, byKind)+")[15m:5s])", kindLegend),
 			one("Repeated attempts", "Bytes on the wire of repeated attempts, by share. Zero is healthy.", percent,
 				"100 * (sum(rate("+wireSum+`{otelproto_rpc_retry="true"}[$window])) or vector(0)) / sum(rate(`+wireSum+"[$window]))",
 				"retries"),
@@ -106,9 +134,10 @@ func sizes() []Row {
 			one("Uncompressed size, quantiles", "Estimated within a bucket.", bytes,
 				quantile("0.5", "p50")+" or "+quantile("0.9", "p90")+" or "+quantile("0.99", "p99"),
 				"{{quantile}} {{network_io_direction}}"),
-			one("99th percentile by type and variant", "Which kind makes the tail.", bytes,
-				"histogram_quantile(0.99, "+rate(sizeBucket, "le, "+byKind)+")", kindLegend),
-			one("Mean size by type and variant", "Uncompressed.", bytes, rate(sizeSum, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
+			one("99th percentile by type and variant", "Which ten kinds make the tail.", bytes,
+				top("round(histogram_quantile(0.99, "+rate(sizeBucket, "le, "+byKind)+"))"), kindLegend),
+			one("Mean size by type and variant", "Uncompressed, the ten largest.", bytes,
+				top("round("+rate(sizeSum, byKind)+" / "+rate(sizeCount, byKind)+")"), kindLegend),
 			one("Messages above 64 KiB", "Share of each kind.", percent,
 				"100 - 100 * "+rate(sizeBucket+`{le=~"65536(.0)?"}`, byKind)+" / "+rate(sizeCount, byKind), kindLegend),
 		}},
@@ -117,7 +146,8 @@ func sizes() []Row {
 				number, rate(sizeSum, byKind)+" / "+rate(wireSum, byKind), kindLegend),
 		}},
 		{Side: true, Title: "How many messages?", Panels: []Panel{
-			one("Messages by type and variant", "Each attempt's.", perSecond, rate(sizeCount, byKind), kindLegend),
+			one("Messages by type and variant", "Each attempt's, of the ten kinds that are sent most.", perSecond,
+				top(rate(sizeCount, byKind)), kindLegend),
 		}},
 	}
 }

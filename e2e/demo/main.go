@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,20 +39,40 @@ func main() {
 
 type addresses struct{ backend, grpc, http string }
 
+// checkFree says what to do if an address is taken, before anything is built or started.
+func (a addresses) checkFree() error {
+	var errs []error
+
+	for _, l := range []struct{ flag, addr string }{{"-backend", a.backend}, {"-otlp-grpc", a.grpc}, {"-otlp-http", a.http}} {
+		if pipeline.CheckFree(l.addr) != nil {
+			errs = append(errs, fmt.Errorf(
+				"demo: %s is taken: end what listens there, or choose another address: make demo ARGS='%s 127.0.0.1:PORT'", l.addr, l.flag))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
 // load is one run of examples/compute. They follow each other round and round, so that the panels have something to show.
 type load struct {
 	rate, compress string
 	restart        time.Duration
 }
 
-const loadPeriod = 40 * time.Second
+// Every run has connections of its own, two and those after a restart. Of those in five minutes, which the page shows, there are
+// fewer than the twenty lines that it draws in a panel.
+const loadPeriod = time.Minute
 
 func loads() []load {
-	return []load{{rate: "60"}, {rate: "300"}, {rate: "150", compress: "gzip"}, {rate: "60", restart: 8 * time.Second}}
+	return []load{{rate: "60"}, {rate: "300"}, {rate: "150", compress: "gzip"}, {rate: "100", restart: 25 * time.Second}}
 }
 
 // run runs the demo until ctx ends, or until something of it ends by itself.
 func run(ctx context.Context, a addresses, out io.Writer) error {
+	if err := a.checkFree(); err != nil {
+		return err
+	}
+
 	dir, err := os.MkdirTemp("", "otelproto-demo")
 	if err != nil {
 		return err
@@ -107,7 +128,7 @@ func runLoad(
 	p, err := pipeline.Start(dir, "compute", compute, []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_METRIC_EXPORT_INTERVAL=2000",
 		fmt.Sprint("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=run-", n),
-	}, "-duration="+loadPeriod.String(), "-rate="+l.rate, "-compress="+l.compress, "-restart="+l.restart.String())
+	}, "-duration="+loadPeriod.String(), "-processes=1", "-debug-addr=", "-rate="+l.rate, "-compress="+l.compress, "-restart="+l.restart.String())
 	if err != nil {
 		return false, err
 	}

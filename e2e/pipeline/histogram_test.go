@@ -74,7 +74,7 @@ func ofRows(rows []stats.Row) histograms {
 func ofBackend(ctx context.Context, b *pipeline.Backend, instance string) (histograms, error) {
 	labels := `__name__=~"otelproto_(client|server)_message_(wire_)?size_bytes_(count|sum|bucket)"`
 	if instance != "" {
-		labels += fmt.Sprintf(",service_instance_id=%q", instance)
+		labels += fmt.Sprintf(",%s=%q", b.Instance, instance)
 	}
 
 	samples, err := b.Query(ctx, "last_over_time({"+labels+"}[1h])")

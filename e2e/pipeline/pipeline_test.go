@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +35,20 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+
+	// The tests wait for programs more than they compute: unless somebody asks for another number, more of them run at a time than
+	// there are cores.
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		flag.Set("test.parallel", "5")
+	}
+
 	code := m.Run()
 
-	if shared.backend != nil {
-		shared.backend.Stop()
+	for _, b := range []*pipeline.Backend{shared.backend, prometheus.backend} {
+		if b != nil {
+			b.Stop()
+		}
 	}
 
 	if shared.dir != "" {
@@ -131,7 +144,28 @@ func startCollector(t *testing.T, a pipeline.CollectorAddr) *pipeline.Process {
 type computing struct {
 	command     *exec.Cmd
 	instance    string
-	out, errors bytes.Buffer
+	out, errors output
+}
+
+// output is what a program wrote, which may be read while it writes.
+type output struct {
+	// mu guards text.
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.text.String()
 }
 
 // instance gives a name under which no other test exports.
@@ -139,11 +173,11 @@ func instance(t *testing.T) string {
 	return strings.NewReplacer("/", ".", " ", "_", ",", "").Replace(t.Name()) + fmt.Sprint(".", time.Now().UnixNano())
 }
 
-// compute starts examples/compute, which exports twice a second to endpoint, an URL.
-func compute(t *testing.T, duration time.Duration, endpoint string, env ...string) *computing {
+// compute starts examples/compute, which exports twice a second to endpoint, an URL, until it is told to end.
+func compute(t *testing.T, endpoint string, env ...string) *computing {
 	t.Helper()
 
-	return computeWith(t, []string{"-duration", duration.String(), "-json"}, endpoint, env...)
+	return computeWith(t, []string{"-duration=5m", "-json"}, endpoint, env...)
 }
 
 func computeWith(t *testing.T, args []string, endpoint string, env ...string) *computing {
@@ -152,7 +186,7 @@ func computeWith(t *testing.T, args []string, endpoint string, env ...string) *c
 	c := &computing{command: exec.Command(shared.compute, args...), instance: instance(t)}
 	c.command.Stdout, c.command.Stderr = &c.out, &c.errors
 	c.command.Env = append(os.Environ(), append([]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_METRIC_EXPORT_INTERVAL=500", "OTEL_METRIC_EXPORT_TIMEOUT=1000",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_METRIC_EXPORT_INTERVAL=500",
 		"OTEL_RESOURCE_ATTRIBUTES=service.instance.id=" + c.instance,
 	}, env...)...)
 
@@ -168,21 +202,25 @@ func computeWith(t *testing.T, args []string, endpoint string, env ...string) *c
 	return c
 }
 
-// report waits for the end, which comes in time whatever the collector does, and gives the program's own count.
-func (c *computing) report(t *testing.T, within time.Duration) histograms {
+// report ends the program, which it does in time whatever the collector does, and gives its own count.
+func (c *computing) report(t *testing.T) histograms {
 	t.Helper()
 
-	if err := c.wait(within); err != nil {
-		t.Fatalf("%v within %v: %s", err, within, &c.errors)
+	if err := c.end(); err != nil {
+		t.Fatalf("%v: %s", err, &c.errors)
 	}
 
 	return c.counted(t)
 }
 
-// wait waits for the end, and makes one after a while.
-func (c *computing) wait(within time.Duration) error {
-	late := time.AfterFunc(within, func() { c.command.Process.Kill() })
+// end tells the program to end and waits for it, for so long that only a program that is held up isn't done.
+func (c *computing) end() error {
+	late := time.AfterFunc(20*time.Second, func() { c.command.Process.Kill() })
 	defer late.Stop()
+
+	if err := c.command.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
 
 	return c.command.Wait()
 }
@@ -195,7 +233,7 @@ func (c *computing) counted(t *testing.T) histograms {
 		Replicas struct{ Total []stats.Row }
 	}
 
-	if err := json.Unmarshal(c.out.Bytes(), &report); err != nil { //nolint:musttag // a snapshot has the names that it has in Go
+	if err := json.Unmarshal([]byte(c.out.String()), &report); err != nil { //nolint:musttag // a snapshot has the names that it has in Go
 		t.Fatal(err)
 	}
 
@@ -238,6 +276,16 @@ func arrives(t *testing.T, b *pipeline.Backend, instance string, want histograms
 	t.Logf("%d histograms, %d values, %d bytes: the backend has the program's own numbers, bucket by bucket", len(want), sum.Count, sum.Sum)
 }
 
+// severalExports waits until a program has exported a few times.
+func severalExports(t *testing.T, b *pipeline.Backend, c *computing) {
+	t.Helper()
+
+	before := uint64(0)
+	for range 3 {
+		before = arriving(t, b, c, before)
+	}
+}
+
 func TestEveryValueArrives(t *testing.T) {
 	b := backend(t)
 
@@ -263,9 +311,11 @@ func TestEveryValueArrives(t *testing.T) {
 			}
 
 			preference, _, _ := strings.Cut(c.name, ",")
-			program := computeWith(t, []string{"-duration=3s", "-json", "-export=" + c.export}, endpoint,
+			program := computeWith(t, []string{"-duration=5m", "-json", "-export=" + c.export}, endpoint,
 				"OTEL_EXPORTER_OTLP_PROTOCOL="+c.protocol, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="+preference)
-			want := program.report(t, 30*time.Second)
+			severalExports(t, b, program)
+
+			want := program.report(t)
 
 			if c.export == "registry" { // which is the controller's
 				maps.DeleteFunc(want, func(k key, _ histogram) bool { return strings.HasPrefix(k.Metric, "otelproto.server.") })

@@ -125,7 +125,7 @@ var errEnded = errors.New("it ended")
 
 // Poll calls f until it gives nil or the context ends; the error is then f's last.
 func Poll(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 
 	var err error

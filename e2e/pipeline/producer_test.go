@@ -102,7 +102,7 @@ func connectionsAddUp(t *testing.T, b *pipeline.Backend, id string, s stats.Snap
 
 	for direction, want := range map[string]uint64{"transmit": s.Sockets.Written, "receive": s.Sockets.Read} {
 		samples, err := b.Query(t.Context(), fmt.Sprintf(
-			`sum(last_over_time(otelproto_connection_io_bytes_total{service_instance_id=%q,network_io_direction=%q}[1h]))`, id, direction))
+			`sum(last_over_time(otelproto_connection_io_bytes_total{%s=%q,network_io_direction=%q}[1h]))`, b.Instance, id, direction))
 		if err != nil {
 			t.Fatal(err)
 		}

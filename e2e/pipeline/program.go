@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// The backend's version is the newest that this Go version builds.
+// The version of VictoriaMetrics is the newest that this Go version builds.
 const (
 	victoriaMetrics        = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
 	victoriaMetricsVersion = "v1.151.0"
@@ -44,7 +44,16 @@ func Root() (string, error) {
 }
 
 // Collector gives the path of the collector, built if it isn't there.
-func Collector(ctx context.Context) (string, error) {
+func Collector(ctx context.Context) (string, error) { return ofCollector(ctx, "collector", ".") }
+
+// Prometheus gives the path of the other backend, built if it isn't there: without what finds targets in clouds, and without its
+// page. It is a tool of the collector's module, which says why.
+func Prometheus(ctx context.Context) (string, error) {
+	return ofCollector(ctx, "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "-tags", "remove_all_sd,slicelabels")
+}
+
+// ofCollector builds a program of the collector's module.
+func ofCollector(ctx context.Context, name, program string, flags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
@@ -58,8 +67,8 @@ func Collector(ctx context.Context) (string, error) {
 	}
 
 	// With this environment, so that it shares the build cache with the other modules.
-	return build(ctx, filepath.Join(root, ".bin", "collector", version, "collector"), source, nil, func(dir string) []string {
-		return []string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "collector"), "."}
+	return build(ctx, filepath.Join(root, ".bin", name, version, name), source, nil, func(dir string) []string {
+		return append(append([]string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, name)}, flags...), program)
 	})
 }
 
@@ -70,9 +79,9 @@ func VictoriaMetrics(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	path := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
+	file := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
 
-	return build(ctx, path, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
+	return build(ctx, file, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
 		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
 	})
 }
@@ -84,45 +93,45 @@ func Compute(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 
-	path := filepath.Join(dir, "compute")
+	file := filepath.Join(dir, "compute")
 
-	return path, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", path, "./compute")
+	return file, run(ctx, filepath.Join(root, "examples"), nil, "build", "-o", file, "./compute")
 }
 
-// build runs the go command in source, unless there is a file at path. The file appears there when it is whole, and of two builds
+// build runs the go command in source, unless there is a file of that name. The file appears there when it is whole, and of two builds
 // at the same time, by two test packages, the second waits for the first.
-func build(ctx context.Context, path, source string, env []string, args func(dir string) []string) (string, error) {
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+func build(ctx context.Context, file, source string, env []string, args func(dir string) []string) (string, error) {
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
 	}
 
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return "", err
 	}
 
-	unlock, err := lock(path + ".lock")
+	unlock, err := lock(file + ".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 
-	if _, err := os.Stat(path); err == nil { // by now
-		return path, nil
+	if _, err := os.Stat(file); err == nil { // by now
+		return file, nil
 	}
 
-	dir, err := os.MkdirTemp(filepath.Dir(path), "build")
+	dir, err := os.MkdirTemp(filepath.Dir(file), "build")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
 
-	fmt.Fprintf(os.Stderr, "building %s, once: this takes a minute or two\n", filepath.Base(path))
+	fmt.Fprintf(os.Stderr, "building %s, once: this takes a minute or two\n", filepath.Base(file))
 
 	if err := run(ctx, source, append(env, "GOBIN="+dir), args(dir)...); err != nil {
 		return "", err
 	}
 
-	return path, os.Rename(filepath.Join(dir, filepath.Base(path)), path)
+	return file, os.Rename(filepath.Join(dir, filepath.Base(file)), file)
 }
 
 func run(ctx context.Context, dir string, env []string, args ...string) error {

@@ -3,14 +3,13 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
+	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -25,14 +24,16 @@ import (
 
 // By scrape the names are the same as by OTLP, so that one dashboard serves both.
 func TestScrapedByPrometheusFormat(t *testing.T) {
-	backend(t)
+	prometheusBackend(t)
 	t.Parallel()
+
+	names, labels := namesOfThePage(t)
 
 	for _, sink := range []string{"instruments", "producer"} {
 		t.Run(sink, func(t *testing.T) {
 			t.Parallel()
 
-			scraped := prometheus.NewRegistry()
+			scraped := client.NewRegistry()
 			registry := stats.NewRegistry()
 			opts := []otelprometheus.Option{otelprometheus.WithRegisterer(scraped)}
 
@@ -70,42 +71,81 @@ func TestScrapedByPrometheusFormat(t *testing.T) {
 				}
 			}
 
-			b := scraping(t, promhttp.HandlerFor(scraped, promhttp.HandlerOpts{}))
-			arrives(t, b, "", ofRows(registry.Snapshot().Total))
+			page := promhttp.HandlerFor(scraped, promhttp.HandlerOpts{})
+
+			web := httptest.NewServer(page)
+			t.Cleanup(web.Close)
+
+			for _, b := range scraping(t, web.Listener.Addr().String()) {
+				arrives(t, b, "", ofRows(registry.Snapshot().Total))
+				named(t, b, "by scrape", "", names, labels)
+			}
 		})
 	}
 }
 
-// scraping gives a backend that scrapes a handler, with the configuration of docs/collector but for the address and the pace.
-func scraping(t *testing.T, handler http.Handler) *pipeline.Backend {
-	t.Helper()
+// The collector has a page too.
+func TestCollectorScrapedByPrometheus(t *testing.T) {
+	prometheusBackend(t)
+	t.Parallel()
 
-	web := httptest.NewServer(handler)
-	t.Cleanup(web.Close)
+	a := pipeline.CollectorAddr{GRPC: free(t), HTTP: free(t), Config: "prometheus-page", Page: free(t)}
+	startCollector(t, a)
 
-	root, err := pipeline.Root()
-	if err != nil {
-		t.Fatal(err)
+	program := compute(t, "http://"+a.HTTP, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+		"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=delta")
+	names, labels := namesOfThePage(t)
+
+	backends := scraping(t, a.Page)
+
+	for _, b := range backends {
+		severalExports(t, b, &computing{}) // of whoever is scraped, there is but one
 	}
 
-	text, err := os.ReadFile(filepath.Join(root, "docs", "collector", "prometheus.yml"))
+	want := program.report(t)
+
+	for _, b := range backends {
+		arrives(t, b, "", want)
+		named(t, b, "the collector's page", "", names, labels)
+	}
+}
+
+// scraping gives a VictoriaMetrics and a Prometheus that scrape an address, with the configuration of docs/collector but for the
+// address and the pace.
+func scraping(t *testing.T, addr string) []*pipeline.Backend {
+	t.Helper()
+
+	text, err := os.ReadFile(document(t, "collector", "prometheus.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
-	changed := strings.NewReplacer("127.0.0.1:9464", web.Listener.Addr().String(), "15s", "1s").Replace(string(text))
+	changed := strings.NewReplacer("127.0.0.1:9464", addr, "15s", "500ms").Replace(string(text))
 
 	if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	b, err := pipeline.StartBackend(t.Context(), t.TempDir(), free(t), "-promscrape.config="+config)
-	if err != nil {
-		t.Fatal(err)
+	var backends []*pipeline.Backend
+
+	for _, start := range []func() (*pipeline.Backend, error){
+		func() (*pipeline.Backend, error) {
+			return pipeline.StartBackend(t.Context(), t.TempDir(), free(t), "-promscrape.config="+config)
+		},
+		func() (*pipeline.Backend, error) {
+			return pipeline.StartPrometheus(t.Context(), t.TempDir(), free(t), config)
+		},
+	} {
+		b, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(b.Stop)
+
+		backends = append(backends, b)
 	}
 
-	t.Cleanup(b.Stop)
-
-	return b
+	return backends
 }

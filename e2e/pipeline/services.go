@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,10 +16,14 @@ import (
 // CollectorAddr is where a collector listens for OTLP, and what it writes and sends to.
 type CollectorAddr struct {
 	GRPC, HTTP string
-	// Backend is the URL of a VictoriaMetrics.
+	// Backend is the URL of a VictoriaMetrics, or of a Prometheus where Config says so.
 	Backend string
+	// Config is the file of docs/collector, without .yaml: victoriametrics if empty.
+	Config string
 	// File gets what came in, as JSON; empty for none.
 	File string
+	// Page is where Prometheus may scrape, if Config is prometheus-page.
+	Page string
 }
 
 // StartCollector starts a collector with the configurations of docs/collector and returns when it listens. Its log goes to dir.
@@ -39,13 +44,13 @@ func StartCollector(ctx context.Context, dir string, a CollectorAddr) (*Process,
 
 	config := func(name string) string { return "--config=" + filepath.Join(root, "docs", "collector", name+".yaml") }
 
-	args := []string{config("victoriametrics")}
+	args := []string{config(cmp.Or(a.Config, "victoriametrics"))}
 	if a.File != "" {
 		args = append(args, config("file"))
 	}
 
 	p, err := Start(dir, "collector", path, []string{
-		"OTLP_GRPC=" + a.GRPC, "OTLP_HTTP=" + a.HTTP, "BACKEND=" + a.Backend, "OTLP_FILE=" + a.File,
+		"OTLP_GRPC=" + a.GRPC, "OTLP_HTTP=" + a.HTTP, "BACKEND=" + a.Backend, "OTLP_FILE=" + a.File, "PAGE=" + a.Page,
 	}, args...)
 	if err != nil {
 		return nil, err
@@ -54,12 +59,25 @@ func StartCollector(ctx context.Context, dir string, a CollectorAddr) (*Process,
 	return p, p.ready(ctx, func() error { return errors.Join(dial(ctx, a.GRPC), dial(ctx, a.HTTP)) })
 }
 
-// Backend is a VictoriaMetrics.
+// Backend is a VictoriaMetrics or a Prometheus.
 type Backend struct {
 	*Process
 
 	// URL is where it listens.
 	URL string
+	// Instance is the label that it makes of service.instance.id.
+	Instance string
+	// flush is the path that makes what was stored visible at once, if it has to be asked to.
+	flush string
+}
+
+// OTLP is the URL under which it takes OTLP over HTTP, as OTEL_EXPORTER_OTLP_ENDPOINT has it: the SDK adds /v1/metrics.
+func (b *Backend) OTLP() string {
+	if b.Instance == "instance" {
+		return b.URL + "/api/v1/otlp"
+	}
+
+	return b.URL + "/opentelemetry"
 }
 
 // StartBackend starts a VictoriaMetrics that keeps its data and log in dir, with the dashboards of docs/dashboards/vmui, and returns
@@ -86,9 +104,38 @@ func StartBackend(ctx context.Context, dir, addr string, flags ...string) (*Back
 		return nil, err
 	}
 
-	b := &Backend{p, "http://" + addr}
+	b := VictoriaMetricsAt("http://" + addr)
+	b.Process = p
 
 	return b, p.ready(ctx, func() error { return b.get(ctx, "/health", nil, nil) })
+}
+
+// VictoriaMetricsAt gives one that somebody else has started.
+func VictoriaMetricsAt(url string) *Backend {
+	return &Backend{URL: url, Instance: "service_instance_id", flush: "/internal/force_flush"}
+}
+
+// StartPrometheus starts a Prometheus with a configuration that keeps its data and log in dir, takes OTLP, deltas too, and returns
+// when it answers.
+func StartPrometheus(ctx context.Context, dir, addr, config string) (*Backend, error) {
+	path, err := Prometheus(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := CheckFree(addr); err != nil {
+		return nil, err
+	}
+
+	p, err := Start(dir, "prometheus", path, nil, "--config.file="+config, "--web.listen-address="+addr,
+		"--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.enable-otlp-receiver", "--enable-feature=otlp-deltatocumulative")
+	if err != nil {
+		return nil, err
+	}
+
+	b := &Backend{Process: p, URL: "http://" + addr, Instance: "instance"}
+
+	return b, p.ready(ctx, func() error { return b.get(ctx, "/-/ready", nil, nil) })
 }
 
 // Sample is one series of a query's result.
@@ -99,8 +146,10 @@ type Sample struct {
 
 // Query runs PromQL, over everything that was stored up to now.
 func (b *Backend) Query(ctx context.Context, query string) ([]Sample, error) {
-	if err := b.get(ctx, "/internal/force_flush", nil, nil); err != nil {
-		return nil, err
+	if b.flush != "" {
+		if err := b.get(ctx, b.flush, nil, nil); err != nil {
+			return nil, err
+		}
 	}
 
 	var answer struct {

@@ -104,4 +104,5 @@ func TestADSByTypeURL(t *testing.T) {
 	}
 
 	s.check(t, same)
+	s.tabulate(t)
 }

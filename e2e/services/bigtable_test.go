@@ -71,6 +71,7 @@ func TestBigtableReadsRows(t *testing.T) {
 	}
 
 	s.check(t, same)
+	s.tabulate(t)
 }
 
 // drain receives until the end of a stream and gives the number of messages.

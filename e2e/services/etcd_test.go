@@ -80,6 +80,7 @@ func TestEtcdWatchesTransactionsAndLeases(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	etcdWorkload(t, client)
 	s.check(t, same)
+	s.tabulate(t)
 }
 
 func etcdWorkload(t *testing.T, client *clientv3.Client) {

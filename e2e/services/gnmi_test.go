@@ -104,6 +104,7 @@ func TestGNMISubscriptions(t *testing.T) {
 	}
 
 	s.check(t, same)
+	s.tabulate(t)
 }
 
 // A reader that leaves has received less than was sent: each end counts its own.
@@ -116,6 +117,7 @@ func TestGNMIClientThatLeaves(t *testing.T) {
 	}
 
 	s.check(t, nil)
+	s.tabulate(t)
 
 	update := stats.Key{Method: "gnmi.gNMI/Subscribe", Type: "gnmi.SubscribeResponse", Variant: "update", Direction: stats.Receive}
 	if received := s.client.rows()[update].Messages; received != 1 {

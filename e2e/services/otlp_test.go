@@ -114,6 +114,7 @@ func TestTheCollectorsReceiverFedByTheSDKsExporter(t *testing.T) {
 
 				return k
 			})
+			s.tabulate(t)
 
 			sent := s.client.rows()[stats.Key{
 				Method: "opentelemetry.proto.collector.metrics.v1.MetricsService/Export", Direction: stats.Transmit, Type: exportRequest,
