@@ -109,6 +109,7 @@ func TestBatchCommandsOfGogoMessages(t *testing.T) {
 	addr := s.start(t, func(r *grpc.Server) { tikvpb.RegisterTikvServer(r, &store{}) })
 	runBatches(t, tikvpb.NewTikvClient(s.connect(t, addr)))
 	s.check(t, same)
+	s.tabulate(t)
 }
 
 // kvParts gives the commands of a batch, by the names that their cases have in tikvpb.proto.
@@ -161,6 +162,7 @@ func TestEachCommandOfABatchCounts(t *testing.T) {
 			addr := s.start(t, func(r *grpc.Server) { tikvpb.RegisterTikvServer(r, &store{}) })
 			runBatches(t, tikvpb.NewTikvClient(s.connect(t, addr)), call...)
 			s.check(t, same)
+			s.tabulate(t)
 
 			// The same again without the witness: what batches() sends.
 			commands := make(map[string]uint64)
