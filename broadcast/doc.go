@@ -49,8 +49,8 @@
 // # Not guaranteed
 //
 //   - Events don't outlive the process; a Source may.
-//   - Subscribers that wait are woken in no particular order, and one that is not scheduled holds up the few that it has
-//     to wake: the wake-ups of a publish fan out from subscriber to subscriber, eight at a time.
+//   - Subscribers that wait are woken in no particular order, and one that is not scheduled holds up those that it has to
+//     wake: the wake-ups of a publish fan out from subscriber to subscriber, up to 61 at a time.
 //   - With a Source, gaps are closed only if the source holds an event before Publish is called with it, in one order.
 //   - Await and Waiters rely on the outcome being recorded before it is published or completed.
 //   - A value is handed to all subscribers as it is: what it points to is shared.

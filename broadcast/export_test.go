@@ -2,6 +2,7 @@ package broadcast
 
 import (
 	"fmt"
+	"math/bits"
 	"testing"
 )
 
@@ -9,14 +10,18 @@ import (
 func Parked[T any](t *Topic[T]) int {
 	t.lot.mu.Lock()
 	defer t.lot.unlock() // a publisher may have found it taken
-	return len(t.lot.current.sleepers)
+	n := 0
+	for _, r := range t.lot.current.rows {
+		n += bits.OnesCount64(r.parked.Load() &^ listed)
+	}
+	return n
 }
 
-// ParkingRoom returns the capacity of the list that subscriptions of t park on.
-func ParkingRoom[T any](t *Topic[T]) int {
+// Rows returns the number of rows with free places on which subscriptions of t park, and of rows with somebody parked.
+func Rows[T any](t *Topic[T]) (open, occupied int) {
 	t.lot.mu.Lock()
 	defer t.lot.unlock() // a publisher may have found it taken
-	return cap(t.lot.current.sleepers)
+	return len(t.lot.open), len(t.lot.current.rows)
 }
 
 // Chunks returns how many chunks t retains.
@@ -78,13 +83,8 @@ func check[T any](t *Topic[T]) error {
 
 	t.lot.mu.Lock()
 	defer t.lot.unlock() // a publisher may have found it taken
-	for i, s := range t.lot.current.sleepers {
-		if s.index != i || s.state.Load() != sleeping {
-			return fmt.Errorf("the sleeper in position %d has index %d and state %d", i, s.index, s.state.Load())
-		}
-	}
-	if n := len(t.lot.current.sleepers); t.lot.occupied.Load() != (n > 0) {
-		return fmt.Errorf("occupied is %t with %d parked", t.lot.occupied.Load(), n)
+	if err := checkRows(&t.lot); err != nil {
+		return err
 	}
 
 	t.members.mu.Lock()
@@ -100,6 +100,29 @@ func check[T any](t *Topic[T]) error {
 	}
 	if n != t.members.n {
 		return fmt.Errorf("%d members are linked, n is %d", n, t.members.n)
+	}
+	return nil
+}
+
+func checkRows(l *lot) error {
+	for i, r := range l.current.rows {
+		parked := r.parked.Load()
+		if r.at != i || parked&listed == 0 || parked&^listed&^r.taken != 0 {
+			return fmt.Errorf("row %d is at %d, %b parked of %b", i, r.at, parked, r.taken)
+		}
+	}
+	for _, r := range l.open {
+		if r.taken == 0 || r.taken == full {
+			return fmt.Errorf("an open row has %b taken", r.taken)
+		}
+		for i, s := range r.sleepers {
+			if (s != nil) != (r.taken>>i&1 == 1) || s != nil && (s.row != r || int(s.place) != i) {
+				return fmt.Errorf("place %d of a row with %b taken is not as its sleeper says", i, r.taken)
+			}
+		}
+	}
+	if n := len(l.current.rows); l.occupied.Load() != (n > 0) {
+		return fmt.Errorf("occupied is %t with %d rows", l.occupied.Load(), n)
 	}
 	return nil
 }

@@ -1,56 +1,71 @@
 package broadcast
 
 import (
+	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
 const (
-	fanOut     = 8       // sleepers that one woken goroutine wakes in turn
-	spareLimit = 1 << 15 // a batch with room for more than this is left to the garbage collector
-)
-
-// States of a sleeper. One compare-and-swap from sleeping decides who ends a sleep, and exactly that one sends on wake.
-const (
-	awake     uint32 = iota
-	sleeping         // on the lot or in a detached batch
-	cancelled        // for good: it never sleeps again
+	rowLen = 61              // places in a row, which fills 512 bytes with them
+	full   = 1<<rowLen - 1   // in row.taken
+	listed = uint64(1) << 63 // in row.parked: the row is on the lot, on its way there, or in a batch that will visit it
+	fanOut = 2               // rows of a batch that are visited in turn after each one
 )
 
 // A sleeper is a subscription as the parking lot knows it. It refers neither to the subscription nor to any event, so that
 // nothing that holds it (the lot, a context) keeps a subscription alive that its user has dropped.
 type sleeper struct {
-	state atomic.Uint32
-	wake  chan bool // capacity 1: one value for each sleep; true: woken by a batch, with a share of it to wake
+	bell
 
-	index int // position on the lot, guarded by lot.mu
+	cancelled atomic.Bool // for good: it never sleeps again
 
-	// The share of a batch to wake, written by the waker before it wins the state and read by the woken.
-	batch    *batch
-	low, top int
+	// Its place on the lot; row is nil before the first sleep and after the last. Its own goroutine writes both, with
+	// lot.mu held.
+	place uint32
+	row   *row
+
+	// The position of a batch to visit, written by whoever rings the bell and read by the woken. A nil batch: none.
+	batch  *batch
+	visits int
 }
 
-// A batch is sleepers that one publish detached at once. It is a tree of fan-out eight laid out as a heap: the children of
-// position i, counted from root, are 8i+1 to 8i+8. Each position is visited once, by whoever woke its parent.
+// A row is neighbours on the lot. They are woken one after the other, so that subscribers which lie next to each other in
+// memory, as those that were made one after the other do, stay in that order whatever order they fell asleep in.
+//
+// A bit of parked means that the sleeper in that place sleeps and nobody is about to wake it. Whoever clears the bit, waker,
+// canceller or the sleeper itself, is the one to end the sleep.
+type row struct {
+	parked   atomic.Uint64 // bit i for place i, and listed
+	taken    uint64        // places that belong to a sleeper; guarded by lot.mu
+	at       int           // position in lot.current; guarded by lot.mu
+	sleepers [rowLen]*sleeper
+}
+
+// A batch is the rows that one publish detached at once. It is a tree laid out as a heap: the children of position i,
+// counted from root, are 2i+1 and 2i+2. Each position is visited once, after its parent.
 type batch struct {
-	sleepers []*sleeper
-	root     int
-	left     atomic.Int64 // positions not yet visited; who visits the last gives the batch back
+	rows []*row
+	root int
+	left atomic.Int64 // positions not yet visited; who visits the last gives the batch back
 }
 
 // A lot is where sleepers wait. Waking all of them costs the caller one goroutine's wake-up: the woken wake the rest.
 //
-// An alternative is a lock-free stack. It parks without a mutex, but it can't drop a cancelled sleeper from its middle and
-// has no positions to share out, so that waking needs a walk or a contended cursor.
+// An alternative is a list of sleepers in the order in which they fell asleep. It has no places to keep, and is slower: with
+// ten thousand it jumps about in memory, and each pays for a mutex where here a row does.
 type lot struct {
 	ready    func(seen uint64) bool // whether there is more than seen to wake up for; loads atomics, nothing else
 	occupied atomic.Bool            // whether waking must look
 	again    atomic.Bool            // set by a waker who found mu taken: whoever has it wakes when he gives it back
 	spare    atomic.Pointer[batch]
 
-	// mu guards current and the index of the sleepers on it. Nothing is woken and no foreign code runs while it is held.
+	// mu guards what follows, and what rows and sleepers say it does. Nothing is woken and no foreign code runs while it is
+	// held.
 	mu      sync.Mutex
-	current *batch
+	current *batch // rows with somebody asleep; all of them are listed
+	open    []*row // rows with a free place
 }
 
 func (l *lot) init(ready func(uint64) bool) {
@@ -58,29 +73,94 @@ func (l *lot) init(ready func(uint64) bool) {
 	l.current = new(batch)
 }
 
-// sleep returns when wakeAll was called since the caller found nothing beyond seen, or s was cancelled; it may return at
-// once. Whoever it wakes up has woken its share of the others when it returns.
-func (l *lot) sleep(s *sleeper, seen uint64) {
+// place gives s a place, which it keeps until vacate.
+func (l *lot) place(s *sleeper) {
+	s.init()
 	l.mu.Lock()
-	// Announce, then look: a waker raises the level and then looks for the announcement, so one of the two sees the other.
-	if len(l.current.sleepers) == 0 {
-		l.occupied.Store(true)
+	defer l.unlock()
+	if len(l.open) == 0 {
+		l.open = append(l.open, new(row))
 	}
-	if l.ready(seen) || !s.state.CompareAndSwap(awake, sleeping) {
-		if len(l.current.sleepers) == 0 {
-			l.occupied.Store(false)
-		}
-		l.unlock()
+	last := len(l.open) - 1
+	r := l.open[last]
+	s.row, s.place = r, uint32(bits.TrailingZeros64(^r.taken))
+	r.sleepers[s.place] = s
+	if r.taken |= s.bit(); r.taken == full {
+		l.open = slices.Delete(l.open, last, last+1)
+	}
+}
+
+// vacate takes the place of s, which is awake, back.
+func (l *lot) vacate(s *sleeper) {
+	l.mu.Lock()
+	defer l.unlock()
+	r := s.row
+	if r == nil {
 		return
 	}
-	s.index = len(l.current.sleepers)
-	l.current.sleepers = append(l.current.sleepers, s)
-	l.unlock()
-	if <-s.wake && s.batch != nil {
-		b := s.batch
-		s.batch = nil
-		l.visited(b, l.rouse(b, s.low, s.top))
+	if r.taken == full {
+		l.open = append(l.open, r)
 	}
+	r.taken &^= s.bit()
+	r.sleepers[s.place] = nil
+	s.row = nil
+	if r.taken == 0 {
+		l.dropLocked(r)
+	}
+}
+
+// dropLocked forgets a row without sleepers. In a detached batch it stays until it is visited.
+func (l *lot) dropLocked(r *row) {
+	i := slices.Index(l.open, r)
+	last := len(l.open) - 1
+	l.open[i] = l.open[last]
+	l.open = slices.Delete(l.open, last, last+1)
+	on := l.current.rows
+	if r.at >= len(on) || on[r.at] != r {
+		return
+	}
+	last = len(on) - 1
+	on[r.at] = on[last]
+	on[r.at].at = r.at
+	l.current.rows = slices.Delete(on, last, last+1)
+	l.occupied.Store(last > 0)
+}
+
+func (s *sleeper) bit() uint64 { return 1 << s.place }
+
+// sleep returns when wakeAll was called since the caller found nothing beyond seen, or s was cancelled; it may return at
+// once. Whoever it wakes up has woken another row, if that was its share, when it returns.
+func (l *lot) sleep(s *sleeper, seen uint64) {
+	// Announce, then look: a waker raises the level and then looks for the announcement, so one of the two sees the other.
+	first := s.row.parked.Or(s.bit()|listed)&listed == 0
+	if first {
+		l.list(s.row)
+	}
+	ready := l.ready(seen)
+	mine := (ready || s.cancelled.Load()) && s.row.take(s.bit())
+	if ready && first {
+		// Neighbours that lay down between the two steps of the announcement have relied on this one's.
+		l.wakeAll()
+	}
+	if mine {
+		return
+	}
+	s.wait()
+	if b := s.batch; b != nil {
+		s.batch = nil
+		l.visit(b, s.visits)
+	}
+}
+
+// take reports whether the sleep behind bit is the caller's to end.
+func (r *row) take(bit uint64) bool { return r.parked.And(^bit)&bit != 0 }
+
+func (l *lot) list(r *row) {
+	l.mu.Lock()
+	defer l.unlock()
+	l.occupied.Store(true)
+	r.at = len(l.current.rows)
+	l.current.rows = append(l.current.rows, r)
 }
 
 // unlock gives mu back, and wakes on behalf of those who found it taken.
@@ -91,8 +171,8 @@ func (l *lot) unlock() {
 	}
 }
 
-// wakeAll detaches everyone on the lot and wakes one, which wakes the others. It doesn't wait for mu: a publisher would
-// stand in line with thousands that were just woken and lie down again.
+// wakeAll detaches every row on the lot and wakes one sleeper, which wakes the others. It doesn't wait for mu: a publisher
+// would stand in line with those that were just woken and lie down again.
 func (l *lot) wakeAll() {
 	if !l.occupied.Load() {
 		return
@@ -106,7 +186,7 @@ func (l *lot) wakeAll() {
 	}
 	l.again.Store(false) // what is on the lot from here on has looked after whoever set it
 	b := l.current
-	if len(b.sleepers) == 0 { // somebody was about to lie down and has looked first
+	if len(b.rows) == 0 {
 		l.mu.Unlock()
 		return
 	}
@@ -115,83 +195,84 @@ func (l *lot) wakeAll() {
 	}
 	l.occupied.Store(false)
 	l.mu.Unlock()
-	n := len(b.sleepers)
-	b.left.Store(int64(n))
-	// The cancelled at the front are skipped and the tree begins behind them, so that one goroutine is woken here.
-	for b.root = 0; b.root < n; b.root++ {
-		if b.rouse(b.root) {
-			l.visited(b, b.root+1)
+	// Rows whose sleepers were all cancelled are skipped and the tree begins behind them.
+	for root, r := range b.rows {
+		if s := r.takeOne(); s != nil {
+			b.root = root
+			b.left.Store(int64(len(b.rows) - root))
+			s.batch, s.visits = b, root
+			s.ring()
 			return
 		}
+		b.rows[root] = nil
 	}
-	l.visited(b, n)
+	l.giveBack(b)
 }
 
-// rouse wakes the sleepers in positions low to top and returns how many positions it visited: for a sleeper that was
-// cancelled it takes over what that one would have woken.
-func (l *lot) rouse(b *batch, low, top int) (visited int) {
-	for i := low; i < top; i++ {
-		visited++
-		if !b.rouse(i) {
-			visited += l.rouse(b, b.firstBelow(i), b.firstBelow(i+1))
+// takeOne returns a sleeper of r for the caller to wake; the row stays listed. If there is none the row is visited
+// thereby.
+func (r *row) takeOne() *sleeper {
+	for {
+		parked := r.parked.Load()
+		if parked == listed {
+			if r.parked.CompareAndSwap(listed, 0) {
+				return nil
+			}
+			continue
 		}
+		if i := bits.TrailingZeros64(parked); r.take(1 << i) {
+			return r.sleepers[i]
+		}
+	}
+}
+
+// visit visits position i of b and, as far as it finds nobody to do so, those below.
+func (l *lot) visit(b *batch, i int) {
+	if n := b.visit(i); b.left.Add(int64(-n)) == 0 {
+		l.giveBack(b)
+	}
+}
+
+// giveBack keeps a batch that nobody looks at any more for the next time.
+func (l *lot) giveBack(b *batch) {
+	b.rows = b.rows[:0]
+	l.spare.CompareAndSwap(nil, b)
+}
+
+// visit wakes everybody in position i. The first of them have to visit the positions below, one each; what is left of these
+// it visits itself. It returns how many positions it visited.
+func (b *batch) visit(i int) (visited int) {
+	r := b.rows[i]
+	b.rows[i] = nil
+	low, top := b.firstBelow(i), b.firstBelow(i+1)
+	for parked := r.parked.Swap(0) &^ listed; parked != 0; {
+		s := r.sleepers[bits.TrailingZeros64(parked)]
+		parked &= parked - 1
+		if low < top {
+			s.batch, s.visits = b, low
+			low++
+		}
+		s.ring()
+	}
+	visited = 1
+	for ; low < top; low++ {
+		visited += b.visit(low)
 	}
 	return visited
 }
 
-// visited gives the batch back once nobody will look at it any more.
-func (l *lot) visited(b *batch, n int) {
-	if b.left.Add(int64(-n)) == 0 && cap(b.sleepers) <= spareLimit {
-		b.sleepers = b.sleepers[:0]
-		l.spare.CompareAndSwap(nil, b)
-	}
-}
-
 // firstBelow is the position of the first child of i; the children of i end where those of i+1 begin.
 func (b *batch) firstBelow(i int) int {
-	return min(b.root+(i-b.root)*fanOut+1, len(b.sleepers))
+	return min(b.root+(i-b.root)*fanOut+1, len(b.rows))
 }
 
-// rouse wakes the sleeper in position i with its share, and reports false if it has been cancelled.
-func (b *batch) rouse(i int) bool {
-	s := b.sleepers[i]
-	b.sleepers[i] = nil
-	if low, top := b.firstBelow(i), b.firstBelow(i+1); low < top {
-		s.batch, s.low, s.top = b, low, top
-	}
-	if !s.state.CompareAndSwap(sleeping, awake) {
-		return false
-	}
-	s.wake <- true
-	return true
-}
-
-// cancel ends s's sleep, now and in future. A sleeper in a detached batch stays there: its waker finds out and takes over.
+// cancel ends the sleep of s, now and in future.
 func (l *lot) cancel(s *sleeper) {
-	if s.state.Swap(cancelled) != sleeping {
-		return
-	}
-	l.remove(s)
-	s.wake <- false
-}
-
-func (l *lot) remove(s *sleeper) {
+	s.cancelled.Store(true) // before the row is looked at: if s is not asleep there yet, it sees this before it sleeps
 	l.mu.Lock()
-	defer l.unlock()
-	on := l.current.sleepers
-	if s.index >= len(on) || on[s.index] != s {
-		return
-	}
-	last := len(on) - 1
-	on[s.index] = on[last]
-	on[s.index].index = s.index
-	on[last] = nil
-	on = on[:last]
-	if cap(on) > 4*fanOut && len(on) < cap(on)/4 {
-		on = append(make([]*sleeper, 0, cap(on)/2), on...)
-	}
-	l.current.sleepers = on
-	if len(on) == 0 {
-		l.occupied.Store(false)
+	mine := s.row != nil && s.row.take(s.bit())
+	l.unlock()
+	if mine {
+		s.ring()
 	}
 }

@@ -6,68 +6,76 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// lie puts n sleepers on the lot, without goroutines: what is sent to each stands in its channel.
+func quietLot() *lot {
+	l := new(lot)
+	l.init(func(uint64) bool { return false })
+	return l
+}
+
+// lie puts n sleepers on the lot, without goroutines: their bells stay rung until somebody looks.
 func lie(l *lot, n int) []*sleeper {
 	sleepers := make([]*sleeper, n)
 	for i := range sleepers {
-		s := &sleeper{wake: make(chan bool, 1), index: i}
-		s.state.Store(sleeping)
+		s := new(sleeper)
+		l.place(s)
+		if s.row.parked.Or(s.bit()|listed)&listed == 0 {
+			l.list(s.row)
+		}
 		sleepers[i] = s
-		l.current.sleepers = append(l.current.sleepers, s)
 	}
-	l.occupied.Store(n > 0)
 	return sleepers
 }
 
-// pass does what a woken sleeper does before it returns.
-func pass(l *lot, s *sleeper) {
-	if b := s.batch; b != nil {
-		s.batch = nil
-		l.visited(b, l.rouse(b, s.low, s.top))
+// pass does what a woken sleeper does before it returns, and reports whether that was anything.
+func pass(l *lot, s *sleeper) bool {
+	b := s.batch
+	if b == nil {
+		return false
 	}
+	s.batch = nil
+	l.visit(b, s.visits)
+	return true
 }
 
-// woken returns the positions of the sleepers that have been sent something they haven't received, and receives it.
-func woken(t *testing.T, sleepers []*sleeper) (by map[bool][]int) {
-	t.Helper()
-	by = map[bool][]int{}
+// woken returns which of the sleepers' bells were rung, and wants each to have been rung once.
+func woken(sleepers []*sleeper) (which []int) {
 	for i, s := range sleepers {
-		select {
-		case batch := <-s.wake:
-			by[batch] = append(by[batch], i)
-		default:
+		if s.rung.Swap(false) {
+			which = append(which, i)
 		}
 	}
-	return by
+	return which
 }
 
-// Topic 5. Publish ... wakes at most one goroutine itself. Here: whoever is cancelled, at whatever position.
-func TestWakingAllWakesOneAndEachOfThoseAtMostEight(t *testing.T) {
-	for _, n := range []int{1, 2, 8, 9, 10, 73, 74, 1000} {
-		l := new(lot)
-		l.init(func(uint64) bool { return false })
+// Topic 5. Publish ... wakes at most one goroutine itself.
+func TestWakingAllWakesOneAndEachOfThoseAtMostARow(t *testing.T) {
+	for _, n := range []int{1, 2, rowLen, rowLen + 1, 2 * rowLen, 3 * rowLen, 1000, 10_000} {
+		l := quietLot()
 		sleepers := lie(l, n)
 		l.wakeAll()
-		left := n
-		for first := true; left > 0; first = false {
-			now := woken(t, sleepers)[true]
-			if first && len(now) != 1 {
-				t.Fatalf("%d parked: wakeAll woke %d itself, want 1", n, len(now))
+		queue := woken(sleepers)
+		if len(queue) != 1 {
+			t.Fatalf("%d parked: wakeAll woke %d itself, want 1", n, len(queue))
+		}
+		left := n - 1
+		for ; len(queue) > 0; queue = queue[1:] {
+			if !pass(l, sleepers[queue[0]]) {
+				continue
 			}
-			if len(now) == 0 {
-				t.Fatalf("%d of %d were never woken", left, n)
+			now := woken(sleepers)
+			if len(now) > rowLen {
+				t.Fatalf("%d parked: a woken sleeper woke %d more, want at most %d", n, len(now), rowLen)
 			}
 			left -= len(now)
-			for _, i := range now {
-				if share := sleepers[i].top - sleepers[i].low; share > fanOut {
-					t.Fatalf("a woken sleeper has to wake %d more", share)
-				}
-				pass(l, sleepers[i])
-			}
+			queue = append(queue, now...)
+		}
+		if left != 0 {
+			t.Fatalf("%d of %d were never woken", left, n)
 		}
 		if l.spare.Load() == nil {
 			t.Errorf("the batch of %d was not given back", n)
@@ -75,85 +83,187 @@ func TestWakingAllWakesOneAndEachOfThoseAtMostEight(t *testing.T) {
 	}
 }
 
+// Sparse rows, whose only sleeper has to pass all that is below it on, are woken as well.
+func TestWakingReachesRowsWithFewSleepers(t *testing.T) {
+	for _, every := range []int{2, rowLen / 2, rowLen, 2 * rowLen} {
+		l := quietLot()
+		var asleep []*sleeper
+		for i, s := range lie(l, 40*rowLen) {
+			if i%every != 0 {
+				l.cancel(s)
+			} else {
+				asleep = append(asleep, s)
+			}
+		}
+		l.wakeAll()
+		got := 0
+		for queue := woken(asleep); len(queue) > 0; queue = queue[1:] {
+			got++
+			if pass(l, asleep[queue[0]]) {
+				queue = append(queue, woken(asleep)...)
+			}
+		}
+		if got != len(asleep) {
+			t.Errorf("one sleeper in %d places: %d of %d were woken", every, got, len(asleep))
+		}
+	}
+}
+
 // The cancelled must not take their duty along: whatever part of a detached batch is cancelled, at whatever moment, all
-// others are woken, once each, and nobody is sent to twice.
+// others are woken, and nobody is woken twice. Some of the woken lie down again, which a later waking must find.
 func TestCancellationInsideADetachedBatchLosesNobody(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 2000 {
-		n := 1 + r.IntN(200)
+	for range 1000 {
+		n := 1 + r.IntN(8*rowLen)
 		share := r.Float64()
-		l := new(lot)
-		l.init(func(uint64) bool { return false })
+		l := quietLot()
 		sleepers := lie(l, n)
-		got := make([]int, n)
-		wasCancelled := make([]bool, n)
+		asleep := make([]bool, n) // the model: who lies on the lot or in a batch
+		for i := range asleep {
+			asleep[i] = true
+		}
+		var queue []int
+		look := func() {
+			t.Helper()
+			for _, i := range woken(sleepers) {
+				if !asleep[i] {
+					t.Fatalf("sleeper %d of %d was woken while it was awake", i, n)
+				}
+				asleep[i] = false
+				queue = append(queue, i)
+			}
+		}
 		cancelSome := func(p float64) {
-			for i, s := range sleepers {
+			for _, s := range sleepers {
 				if r.Float64() < p {
-					wasCancelled[i] = true
 					l.cancel(s)
 				}
 			}
+			look()
 		}
 		cancelSome(share / 4) // while attached
-		l.wakeAll()
-		if now := woken(t, sleepers); len(now[true]) > 1 {
-			t.Fatalf("wakeAll woke %d itself", len(now[true]))
-		} else {
-			count(got, now)
-			cancelSome(share / 2) // while detached
-			for queue := now[true]; len(queue) > 0; {
-				pick := r.IntN(len(queue))
-				i := queue[pick]
-				queue = append(queue[:pick], queue[pick+1:]...)
-				pass(l, sleepers[i])
+		for wakes := 1 + r.IntN(3); ; {
+			if wakes > 0 && (len(queue) == 0 || r.IntN(20) == 0) {
+				wakes--
+				before := len(queue)
+				l.wakeAll()
+				look()
+				if len(queue) > before+1 {
+					t.Fatalf("wakeAll woke %d itself", len(queue)-before)
+				}
+				cancelSome(share / 2) // while detached
+			}
+			if len(queue) == 0 {
+				break
+			}
+			pick := r.IntN(len(queue))
+			i := queue[pick]
+			queue[pick] = queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			if pass(l, sleepers[i]) {
+				look()
 				cancelSome(share / 20)
-				now := woken(t, sleepers)
-				count(got, now)
-				queue = append(queue, now[true]...)
+			}
+			if s := sleepers[i]; wakes > 0 && !s.cancelled.Load() && r.IntN(4) == 0 {
+				asleep[i] = true
+				if s.row.parked.Or(s.bit()|listed)&listed == 0 {
+					l.list(s.row)
+				}
 			}
 		}
-		count(got, woken(t, sleepers))
-		for i := range sleepers {
-			if got[i] != 1 {
-				t.Fatalf("sleeper %d of %d (cancelled: %t) was woken %d times", i, n, wasCancelled[i], got[i])
+		for i, still := range asleep {
+			if still {
+				t.Fatalf("sleeper %d of %d (cancelled: %t) was never woken", i, n, sleepers[i].cancelled.Load())
 			}
 		}
-		if len(l.current.sleepers) != 0 || l.occupied.Load() {
-			t.Fatalf("%d are left on the lot, occupied %t", len(l.current.sleepers), l.occupied.Load())
+		if err := checkRows(l); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sleepers {
+			l.vacate(s)
+		}
+		if len(l.open) != 0 || len(l.current.rows) != 0 || l.occupied.Load() {
+			t.Fatalf("%d open and %d listed rows are left, occupied: %t", len(l.open), len(l.current.rows), l.occupied.Load())
 		}
 	}
 }
 
-func count(got []int, by map[bool][]int) {
-	for _, positions := range by {
-		for _, i := range positions {
-			got[i]++
+// Rows at the front whose sleepers were all cancelled don't cost the batch its way back.
+func TestABatchWithoutFirstSleepersIsGivenBack(t *testing.T) {
+	for _, gone := range []int{1, rowLen, 2*rowLen + 1, 3 * rowLen} {
+		l := quietLot()
+		sleepers := lie(l, 3*rowLen)
+		for _, s := range sleepers[:gone] {
+			l.cancel(s)
+		}
+		woken(sleepers)
+		l.wakeAll()
+		for queue := woken(sleepers); len(queue) > 0; queue = queue[1:] {
+			if pass(l, sleepers[queue[0]]) {
+				queue = append(queue, woken(sleepers)...)
+			}
+		}
+		if l.spare.Load() == nil {
+			t.Errorf("%d of %d cancelled: the batch was not given back", gone, len(sleepers))
 		}
 	}
 }
 
-// A sleeper that was cancelled in a batch which is in use again must not disturb who lies there now.
-func TestALateCancellationLeavesTheNextBatchAlone(t *testing.T) {
+func TestTheCancelledSleepNoMore(t *testing.T) {
+	l := quietLot()
+	var s sleeper
+	l.place(&s)
+	l.cancel(&s)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.sleep(&s, 0)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("it sleeps")
+		s.ring()
+		<-done
+	}
+	if parked := s.row.parked.Load(); parked != listed {
+		t.Errorf("its row has %b parked", parked)
+	}
+}
+
+// A place that was given back belongs to another sleeper, whom the end of the first one's context must not wake.
+func TestALateCancellationLeavesTheNextInItsPlaceAlone(t *testing.T) {
+	l := quietLot()
+	both := lie(l, 2)
+	l.cancel(both[0])
+	l.vacate(both[0])
+	next := lie(l, 1)[0]
+	if next.row != both[1].row || next.place != 0 {
+		t.Fatalf("the free place was not taken")
+	}
+	l.cancel(both[0])
+	if next.rung.Load() || next.row.parked.Load()&next.bit() == 0 {
+		t.Error("the sleeper that has the place now was woken")
+	}
+}
+
+// A sleeper that finds its row listed looks for news only, and sleeps. If the one that is about to list the row finds news
+// once it has, the publisher may have looked in between and found nobody.
+func TestWhoListsARowWakesThoseWhoReliedOnIt(t *testing.T) {
 	l := new(lot)
-	l.init(func(uint64) bool { return false })
-	old := lie(l, 3)
-	old[1].state.Store(cancelled) // the first half of cancel
-	l.wakeAll()
-	pass(l, old[0])
-	l.wakeAll() // nothing to do
-	l.current = l.spare.Swap(nil)
-	if l.current == nil {
-		t.Fatal("the batch was not given back")
-	}
-	now := lie(l, 3)
-	l.remove(old[1]) // the second half
-	for i, s := range l.current.sleepers {
-		if s != now[i] {
-			t.Errorf("position %d was disturbed", i)
-		}
+	var neighbour sleeper
+	l.init(func(uint64) bool {
+		neighbour.row.parked.Or(neighbour.bit() | listed)
+		return true
+	})
+	var s sleeper
+	l.place(&s)
+	l.place(&neighbour)
+	l.sleep(&s, 0)
+	if !neighbour.rung.Load() {
+		t.Error("the neighbour sleeps on")
 	}
 }
 
@@ -165,7 +275,7 @@ func TestPublishReadiesOneGoroutine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const n = 100
+		const n = 2*rowLen + 10
 		var done atomic.Int32
 		for range n {
 			s := topic.Subscribe(context.Background())
@@ -178,10 +288,11 @@ func TestPublishReadiesOneGoroutine(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		first := topic.lot.current.sleepers[0]
-		stand := &sleeper{wake: make(chan bool, 1)} // the first one's stand-in never runs
-		stand.state.Store(sleeping)
-		topic.lot.current.sleepers[0] = stand
+		row := topic.lot.current.rows[0]
+		first := row.sleepers[0]
+		var stand sleeper // the first one's stand-in never runs
+		stand.init()
+		row.sleepers[0] = &stand
 		if _, err := topic.Publish(1); err != nil {
 			t.Fatal(err)
 		}
@@ -189,9 +300,12 @@ func TestPublishReadiesOneGoroutine(t *testing.T) {
 		if got := done.Load(); got != 0 {
 			t.Errorf("%d returned although the one that Publish woke has not run", got)
 		}
-		first.batch, first.low, first.top = stand.batch, stand.low, stand.top
-		first.state.Store(awake)
-		first.wake <- <-stand.wake
+		if !stand.rung.Load() {
+			t.Error("Publish woke nobody")
+		}
+		row.sleepers[0] = first
+		first.batch, first.visits = stand.batch, stand.visits
+		first.ring()
 		synctest.Wait()
 		if got := done.Load(); got != n {
 			t.Errorf("%d of %d returned", got, n)

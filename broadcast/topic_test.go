@@ -391,8 +391,8 @@ func TestCancelledWaitsLeaveNothing(t *testing.T) {
 		if s := topic.Stats(); s.Subscribers != 0 || broadcast.Parked(topic) != 0 {
 			t.Fatalf("%d subscribers, %d parked; want none", s.Subscribers, broadcast.Parked(topic))
 		}
-		if room := broadcast.ParkingRoom(topic); room > 64 {
-			t.Errorf("the parking lot keeps room for %d", room)
+		if open, occupied := broadcast.Rows(topic); open != 0 || occupied != 0 {
+			t.Errorf("the parking lot keeps %d open and %d occupied rows", open, occupied)
 		}
 		until(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
 		if round == 1 {

@@ -30,6 +30,7 @@ type display struct {
 	replicas       *cluster
 	page           *page // nil: none
 	stdout, stderr io.Writer
+	size           func() (width, height int) // of the terminal; 0: stdout is none
 	json           bool
 	exports        bool // and shows no table
 
@@ -42,6 +43,7 @@ type display struct {
 func newDisplay(t *telemetry, replicas *cluster, page *page, stdout, stderr io.Writer, json bool) (*display, error) {
 	d := &display{
 		telemetry: t, replicas: replicas, page: page, stdout: stdout, stderr: stderr, json: json, exports: t.provider != nil,
+		size: func() (width, height int) { return 0, 0 },
 	}
 	if page != nil {
 		d.event("compute: the debug page is at " + page.url)
@@ -50,13 +52,14 @@ func newDisplay(t *telemetry, replicas *cluster, page *page, stdout, stderr io.W
 	if json || d.exports || !ok || !term.IsTerminal(int(terminal.Fd())) || os.Getenv("TERM") == "dumb" {
 		return d, nil
 	}
-	screen, err := table.NewScreen(stdout, func() (width, height int) {
+	d.size = func() (width, height int) {
 		width, height, err := term.GetSize(int(terminal.Fd()))
 		if err != nil {
 			return 80, 24
 		}
 		return width, height
-	})
+	}
+	screen, err := table.NewScreen(stdout, d.size)
 	if err != nil {
 		return nil, fmt.Errorf("compute: %w", err)
 	}
@@ -108,8 +111,9 @@ func (d *display) draw(now, window stats.Snapshot, instance *controller.Instance
 		below = append(below, "debug page: "+d.page.url)
 	}
 	below = append(below, "rates and shares are of the last "+window.Duration().Round(drawPeriod).String()+"; ctrl-c ends")
-	connections := append(table.Lines(table.PerConnection(now, window, d.replicas.name)), below...)
-	total := append(table.Lines(table.InTotal(now, window, "all")), below...)
+	width, _ := d.size()
+	connections := append(table.Lines(table.PerConnection(now, window, d.replicas.name), width), below...)
+	total := append(table.Lines(table.InTotal(now, window, "all"), width), below...)
 	if err := d.screen.Draw(connections, total); err != nil {
 		return fmt.Errorf("compute: %w", err)
 	}
@@ -158,7 +162,8 @@ func (d *display) final(instance *controller.Instance) error {
 	var lines []string
 	if !d.exports {
 		connections := table.PerConnection(now, now, d.replicas.name)
-		lines = table.Lines(append(connections, table.InTotal(now, now, "all")...))
+		width, _ := d.size()
+		lines = table.Lines(append(connections, table.InTotal(now, now, "all")...), width)
 		lines = append(slices.Insert(lines, 1+len(connections), ""), "")
 	}
 	lines = append(lines, d.summary(instance)...)

@@ -2,71 +2,93 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// titles are the columns', in the order of cells.
-func titles() []string {
-	return []string{
-		"direction", "connection", "type", "variant",
-		"messages", "messages/s", "wire", "B/s", "uncompressed", "ratio", "share", "p50 size", "p99 size",
+// A column is one of the table's.
+type column struct {
+	title string
+	cell  func(Row) string
+	text  bool // to the left; a number stands to the right
+	// spare is the order in which columns are left out where there is no room for all: the lowest first, those of 0 never.
+	spare int
+}
+
+func columns() []column {
+	return []column{
+		{title: "direction", text: true, cell: func(r Row) string { return r.Direction }},
+		{title: "conn", text: true, cell: func(r Row) string { return r.Connection }},
+		{title: "type", text: true, cell: func(r Row) string { return r.Type }},
+		{title: "variant", text: true, cell: func(r Row) string { return r.Variant }},
+		{title: "messages", spare: 7, cell: func(r Row) string { return strconv.FormatUint(r.Messages, 10) }},
+		{title: "messages/s", spare: 2, cell: func(r Row) string { return number(r.MessageRate) }},
+		{title: "wire", cell: func(r Row) string { return Bytes(float64(r.Wire)) }},
+		{title: "B/s", spare: 6, cell: func(r Row) string { return Bytes(r.WireRate) + "/s" }},
+		{title: "uncompressed", spare: 1, cell: func(r Row) string { return Bytes(float64(r.Size)) }},
+		{title: "ratio", spare: 5, cell: func(r Row) string { return strconv.FormatFloat(r.Ratio, 'f', 2, 64) }},
+		{title: "share", cell: func(r Row) string { return strconv.FormatFloat(100*r.Share, 'f', 1, 64) + " %" }},
+		{title: "p50 size", spare: 3, cell: func(r Row) string { return Bytes(r.P50) }},
+		{title: "p99 size", spare: 4, cell: func(r Row) string { return Bytes(r.P99) }},
 	}
 }
 
-// texts is how many of the columns, from the first on, are text; the others are numbers.
-const texts = 4
-
-func (r Row) cells() []string {
-	return []string{
-		r.Direction, r.Connection, r.Type, r.Variant,
-		strconv.FormatUint(r.Messages, 10),
-		number(r.MessageRate),
-		Bytes(float64(r.Wire)),
-		Bytes(r.WireRate) + "/s",
-		Bytes(float64(r.Size)),
-		strconv.FormatFloat(r.Ratio, 'f', 2, 64),
-		strconv.FormatFloat(100*r.Share, 'f', 1, 64) + " %",
-		Bytes(r.P50),
-		Bytes(r.P99),
+// Lines returns the table: a line of titles and one for each row, in columns. Where the width has no room for all of them,
+// types go without their package, and then columns are left out, those first that follow from others. A width of 0 is no
+// bound, and one that is too small even for the most important columns none that holds.
+func Lines(rows []Row, width int) []string {
+	columns := columns()
+	lines, wide := layOut(columns, rows)
+	if width <= 0 || wide <= width {
+		return lines
 	}
-}
-
-// Lines returns the table: a line of titles and one for each row, in columns.
-func Lines(rows []Row) []string {
-	cells := make([][]string, 0, len(rows)+1)
-	cells = append(cells, titles())
-	for _, r := range rows {
-		cells = append(cells, r.cells())
+	short := slices.Clone(rows)
+	for n := range short {
+		short[n].Type = short[n].Type[strings.LastIndexByte(short[n].Type, '.')+1:]
 	}
-	widths := make([]int, len(cells[0]))
-	for _, line := range cells {
-		for n, cell := range line {
-			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+	for lines, wide = layOut(columns, short); wide > width; lines, wide = layOut(columns, short) {
+		next := -1
+		for n, c := range columns {
+			if c.spare > 0 && (next < 0 || c.spare < columns[next].spare) {
+				next = n
+			}
 		}
-	}
-	lines := make([]string, len(cells))
-	for n, line := range cells {
-		lines[n] = join(line, widths)
+		if next < 0 {
+			break
+		}
+		columns = slices.Delete(columns, next, next+1)
 	}
 	return lines
 }
 
-func join(cells []string, widths []int) string {
-	var b strings.Builder
-	for n, cell := range cells {
-		if n > 0 {
-			b.WriteString("  ")
+// layOut returns the lines and how wide the table is.
+func layOut(columns []column, rows []Row) (lines []string, wide int) {
+	lines = make([]string, len(rows)+1)
+	for n, c := range columns {
+		cells := append(make([]string, 0, len(lines)), c.title)
+		for _, r := range rows {
+			cells = append(cells, c.cell(r))
 		}
-		pad := strings.Repeat(" ", widths[n]-utf8.RuneCountInString(cell))
-		if n < texts {
-			b.WriteString(cell + pad)
-		} else {
-			b.WriteString(pad + cell)
+		width := 0
+		for _, cell := range cells {
+			width = max(width, utf8.RuneCountInString(cell))
 		}
+		for i, cell := range cells {
+			if n > 0 {
+				lines[i] += "  "
+			}
+			pad := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+			if c.text {
+				lines[i] += cell + pad
+			} else {
+				lines[i] += pad + cell
+			}
+		}
+		wide += width + 2
 	}
-	return strings.TrimRight(b.String(), " ")
+	return lines, wide - 2
 }
 
 // Bytes is a number of bytes as people read it: at least three digits, in units of 1024.

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,12 @@ import (
 )
 
 func TestLinesAreInColumns(t *testing.T) {
-	got := Lines([]Row{
-		{"transmit", "r1/0", "a.Command", "peek", 12, 1.5, 70, 8.75, 10, 0.142857, 0.0712, 1, 2},
-		{"receive", "r10/12", "a.Response", "", 123456, 41152, 1 << 30, 5.3e6, 3 << 30, 3, 0.9288, 54.02, 262144},
-	})
+	got := Lines(twoRows(), 0)
 	//nolint:lll // the table is as wide as it is
 	want := []string{
-		"direction  connection  type        variant  messages  messages/s      wire         B/s  uncompressed  ratio   share  p50 size  p99 size",
-		"transmit   r1/0        a.Command   peek           12        1.50      70 B    8.75 B/s          10 B   0.14   7.1 %       1 B       2 B",
-		"receive    r10/12      a.Response             123456       41152  1.00 GiB  5.05 MiB/s      3.00 GiB   3.00  92.9 %    54.0 B   256 KiB",
+		"direction  conn    type        variant  messages  messages/s      wire         B/s  uncompressed  ratio   share  p50 size  p99 size",
+		"transmit   r1/0    a.Command   peek           12        1.50      70 B    8.75 B/s          10 B   0.14   7.1 %       1 B       2 B",
+		"receive    r10/12  a.Response             123456       41152  1.00 GiB  5.05 MiB/s      3.00 GiB   3.00  92.9 %    54.0 B   256 KiB",
 	}
 	for n := range want {
 		if diff := cmp.Diff(strings.Fields(want[n]), strings.Fields(got[n])); diff != "" {
@@ -34,6 +32,42 @@ func TestLinesAreInColumns(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func twoRows() []Row {
+	return []Row{
+		{"transmit", "r1/0", "a.Command", "peek", 12, 1.5, 70, 8.75, 10, 0.142857, 0.0712, 1, 2},
+		{"receive", "r10/12", "a.Response", "", 123456, 41152, 1 << 30, 5.3e6, 3 << 30, 3, 0.9288, 54.02, 262144},
+	}
+}
+
+func TestANarrowTableLeavesOutWhatFollowsFromTheRest(t *testing.T) {
+	full := Lines(twoRows(), 0)[0]
+	before := len(full)
+	for width := before; width > 0; width-- {
+		lines := Lines(twoRows(), width)
+		titles := strings.Fields(lines[0])
+		for _, line := range lines {
+			if len(line) > width && len(titles) > 6 {
+				t.Fatalf("width %d: a line of %d with %d columns:\n%s", width, len(line), len(titles), line)
+			}
+		}
+		for _, always := range []string{"direction", "conn", "type", "variant", "wire", "share"} {
+			if !slices.Contains(titles, always) {
+				t.Fatalf("width %d: no column %q in %v", width, always, titles)
+			}
+		}
+	}
+	for width, want := range map[int]string{
+		before:     full,
+		before - 1: strings.Replace(full, "type      ", "type    ", 1),
+		100:        "direction  conn    type      variant  messages      wire         B/s  ratio   share  p99 size",
+		80:         "direction  conn    type      variant  messages      wire         B/s   share",
+	} {
+		if diff := cmp.Diff(strings.Fields(want), strings.Fields(Lines(twoRows(), width)[0])); diff != "" {
+			t.Errorf("width %d: %s", width, diff)
+		}
 	}
 }
 
