@@ -129,6 +129,8 @@ func children(t *testing.T, parent int) map[int]string {
 }
 
 func TestEveryPanelOfTheDemoShowsData(t *testing.T) {
+	t.Parallel()
+
 	page, backend := demo(t)
 	began := time.Now()
 	everyQueryHasAnAnswer(t, backend)

@@ -38,6 +38,8 @@ func quiet(tb testing.TB) *traffic {
 }
 
 func TestThePageShowsTheShareOfEachType(t *testing.T) {
+	t.Parallel()
+
 	traffic := quiet(t)
 	b := newBrowser(t)
 	b.do(chromedp.Navigate(serve(t, statshttp.Handler(traffic.registry)) + "?window=all"))
@@ -78,6 +80,8 @@ func TestThePageShowsTheShareOfEachType(t *testing.T) {
 }
 
 func TestThePageSortsFiltersAndGoesBack(t *testing.T) {
+	t.Parallel()
+
 	b := newBrowser(t)
 	b.do(chromedp.EmulateViewport(1400, 900), chromedp.Navigate(serve(t, statshttp.Handler(quiet(t).registry))+"?window=all"))
 
@@ -119,6 +123,8 @@ func TestThePageSortsFiltersAndGoesBack(t *testing.T) {
 }
 
 func TestThePageKeepsItsPlaceOverRefreshes(t *testing.T) {
+	t.Parallel()
+
 	traffic := newTraffic(t, 40)
 	traffic.flow(t)
 
@@ -173,6 +179,8 @@ func TestThePageKeepsItsPlaceOverRefreshes(t *testing.T) {
 
 // What stands above the form comes and goes, such as the note on a window that is longer than the process has lived.
 func TestTheFormStaysWhenALineAboveItGoes(t *testing.T) {
+	t.Parallel()
+
 	h := statshttp.Handler(quiet(t).registry)
 
 	var without atomic.Bool
@@ -203,6 +211,8 @@ func TestTheFormStaysWhenALineAboveItGoes(t *testing.T) {
 }
 
 func TestThePageWorksAtPhoneWidth(t *testing.T) {
+	t.Parallel()
+
 	b := newBrowser(t)
 	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
 		chromedp.Navigate(serve(t, statshttp.Handler(quiet(t).registry, statshttp.WithSection(targets{})))+"?window=all"))
@@ -232,6 +242,8 @@ func TestThePageWorksAtPhoneWidth(t *testing.T) {
 }
 
 func TestThePageWorksWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+
 	b := newBrowser(t)
 	b.do(chromedp.EmulateViewport(1400, 900), chromedp.Navigate("about:blank"))
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
@@ -264,6 +276,8 @@ func TestThePageWorksWithoutJavaScript(t *testing.T) {
 }
 
 func TestHostileNamesStayText(t *testing.T) {
+	t.Parallel()
+
 	reg := stats.NewRegistry()
 
 	const name = `</script></style><script>document.title='owned'</script><img src=x onerror="document.title='owned'">` + "\u202e"
@@ -287,6 +301,8 @@ func TestHostileNamesStayText(t *testing.T) {
 }
 
 func TestThePageSaysThatNobodyAnswersAndRecovers(t *testing.T) {
+	t.Parallel()
+
 	h := statshttp.Handler(quiet(t).registry)
 
 	var broken atomic.Bool
@@ -314,6 +330,8 @@ func TestThePageSaysThatNobodyAnswersAndRecovers(t *testing.T) {
 
 // TestScreenshots makes the pictures of the documentation: go test -run 'Screenshots|Phone' -screenshots ../docs/images.
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
+
 	traffic := newTraffic(t, 9)
 	traffic.flow(t)
 

@@ -107,7 +107,7 @@ func free(t *testing.T) string {
 	t.Helper()
 
 	for range 1000 {
-		addr := fmt.Sprint("127.0.0.1:", 20_000+(int32(os.Getpid())*40+port.Add(1))%12_000)
+		addr := fmt.Sprint("127.0.0.1:", 20_000+(int32(os.Getpid())*100+port.Add(1))%12_000)
 		if pipeline.CheckFree(addr) == nil {
 			return addr
 		}
