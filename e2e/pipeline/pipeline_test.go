@@ -177,7 +177,7 @@ func instance(t *testing.T) string {
 func compute(t *testing.T, endpoint string, env ...string) *computing {
 	t.Helper()
 
-	return computeWith(t, []string{"-duration=5m", "-json"}, endpoint, env...)
+	return computeWith(t, []string{"-duration=5m", "-rate=30", "-json"}, endpoint, env...)
 }
 
 func computeWith(t *testing.T, args []string, endpoint string, env ...string) *computing {
@@ -311,7 +311,7 @@ func TestEveryValueArrives(t *testing.T) {
 			}
 
 			preference, _, _ := strings.Cut(c.name, ",")
-			program := computeWith(t, []string{"-duration=5m", "-json", "-export=" + c.export}, endpoint,
+			program := computeWith(t, []string{"-duration=5m", "-rate=30", "-json", "-export=" + c.export}, endpoint,
 				"OTEL_EXPORTER_OTLP_PROTOCOL="+c.protocol, "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="+preference)
 			severalExports(t, b, program)
 
