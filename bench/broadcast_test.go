@@ -71,14 +71,18 @@ func BenchmarkBroadcastWake(b *testing.B) {
 			eachWay(b, func(b *testing.B, w way) {
 				f := w.start(4, wait)
 				defer f.close()
-				ctx, cancel := context.WithCancel(b.Context())
-				var got atomic.Int64
 				var wg sync.WaitGroup
+				defer wg.Wait()
+				ctx, cancel := context.WithCancel(b.Context())
+				defer cancel()
+				var got atomic.Int64
+				var lost atomic.Bool
 				for _, s := range subscribe(ctx, f, n) {
 					wg.Go(func() {
 						for s.receive(1) {
 							got.Add(1)
 						}
+						lost.Store(ctx.Err() == nil)
 					})
 				}
 				settle()
@@ -90,13 +94,14 @@ func BenchmarkBroadcastWake(b *testing.B) {
 					f.publish(e)
 					inline = append(inline, time.Since(start))
 					for want := int64(len(inline) * n); got.Load() != want; {
+						if lost.Load() {
+							b.Fatal("an event was lost")
+						}
 						runtime.Gosched()
 					}
 					runtime.Gosched() // let everybody wait again
 				}
 				b.ReportMetric(median(inline), "inline-ns")
-				cancel()
-				wg.Wait()
 			})
 		})
 	}
@@ -199,14 +204,20 @@ func BenchmarkBroadcastComplete(b *testing.B) {
 	} {
 		b.Run("by="+w.name, func(b *testing.B) {
 			c := w.start(n)
-			ctx, cancel := context.WithCancel(b.Context())
-			got := make(chan int, 1)
 			var wg sync.WaitGroup
+			defer wg.Wait()
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			got := make(chan int, 1)
 			for key := range n {
 				wg.Go(func() {
-					for c.await(ctx, key) {
+					for ctx.Err() == nil {
+						woken := key
+						if !c.await(ctx, key) {
+							woken = -1
+						}
 						select {
-						case got <- key:
+						case got <- woken:
 						case <-ctx.Done():
 						}
 					}
@@ -232,8 +243,6 @@ func BenchmarkBroadcastComplete(b *testing.B) {
 				}
 			}
 			b.ReportMetric(median(inline), "inline-ns")
-			cancel()
-			wg.Wait()
 		})
 	}
 }
