@@ -146,10 +146,10 @@ func (l *eventLog[T]) oldest(newest uint64) uint64 {
 	return lowest
 }
 
-// holds reports whether the event after cursor has been published and is in the window, for a cursor from the start on. It
-// is one comparison: for a cursor at newest the difference wraps around.
+// holds reports whether the event after cursor has been published and is in the window, for a cursor from the start on. For
+// a cursor at newest the difference wraps around. Without maxBytes passed stays where it began.
 func (l *eventLog[T]) holds(cursor, newest uint64) bool {
-	return newest-cursor-1 < l.window && (l.maxBytes == 0 || cursor >= l.passed.Load())
+	return newest-cursor-1 < l.window && cursor >= l.passed.Load()
 }
 
 // find returns the chunk of the event after cursor, which has been published, or nil if it has been cut off meanwhile.

@@ -51,19 +51,27 @@ func (s *Subscription[T]) guard() {
 // remaining events and then the cause; after Close of the subscription it returns ErrClosed.
 func (s *Subscription[T]) Next() (Event[T], error) {
 	m := s.member
-	cursor := m.cursor.Load()
-	if c := s.chunk.Load(); c != nil && !m.busy.Load() {
-		log := &s.topic.log
-		newest := log.newest.Load()
-		if i := cursor - c.before; log.holds(cursor, newest) && i < uint64(c.limit.Load()) {
-			e := Event[T]{cursor + 1, c.slots[i%chunkLen]}
-			// The store of the cursor that Lag needs anyway is a compare-and-swap, which is how a second reader shows.
-			if m.cursor.CompareAndSwap(cursor, cursor+1) {
-				return e, nil
-			}
-			return Event[T]{}, ErrConcurrent
-		}
+	c := s.chunk.Load()
+	if c == nil || m.busy.Load() {
+		return s.waitOne()
 	}
+	cursor := m.cursor.Load()
+	log := &s.topic.log
+	newest := log.newest.Load()
+	i := cursor - c.before
+	if !log.holds(cursor, newest) || i >= uint64(c.limit.Load()) {
+		return s.waitOne()
+	}
+	e := Event[T]{cursor + 1, c.slots[i%chunkLen]}
+	// The store of the cursor that Lag needs anyway is a compare-and-swap, which is how a second reader shows.
+	if !m.cursor.CompareAndSwap(cursor, cursor+1) {
+		return Event[T]{}, ErrConcurrent
+	}
+	return e, nil
+}
+
+// waitOne is Next where the next event isn't at hand.
+func (s *Subscription[T]) waitOne() (Event[T], error) {
 	var one [1]Event[T]
 	_, err := s.wait(one[:])
 	return one[0], err

@@ -48,14 +48,16 @@ func (a *attempt) Value(key any) any {
 func (a *attempt) record(ctx context.Context, d stats.Direction, payload any, wire, size int) {
 	e := a.last[d].Load()
 	if e == nil || !e.matches(payload) {
-		e = a.entry(d, payload)
+		a.recordOther(ctx, d, payload, wire, size)
+
+		return
 	}
 
 	e.recorder.Record(ctx, wire, size)
 }
 
-// entry finds the entry of a message that isn't like the last one.
-func (a *attempt) entry(d stats.Direction, payload any) *entry {
+// recordOther counts a message that isn't like the last one. It stands apart so that record keeps a small frame.
+func (a *attempt) recordOther(ctx context.Context, d stats.Direction, payload any, wire, size int) {
 	r := a.route.Load()
 	if r == nil {
 		r = a.newRoute()
@@ -63,22 +65,31 @@ func (a *attempt) entry(d stats.Direction, payload any) *entry {
 	}
 
 	first := a.last[d].Load() == nil
-	if first {
-		if e := r.last[d].Load(); e != nil && e.matches(payload) {
-			a.last[d].Store(e)
 
-			return e
+	var e *entry
+
+	if first {
+		if last := r.last[d].Load(); last != nil && last.matches(payload) {
+			e = last
 		}
 	}
 
-	e := r.entry(d, payload)
-	a.last[d].Store(e)
+	if e == nil {
+		e = r.entry(d, payload)
 
-	if first {
-		r.last[d].Store(e)
+		if e.parts != nil { // no entry is the one for all of the message
+			r.split(ctx, d, e, payload, wire, size)
+
+			return
+		}
+
+		if first {
+			r.last[d].Store(e)
+		}
 	}
 
-	return e
+	a.last[d].Store(e)
+	e.recorder.Record(ctx, wire, size)
 }
 
 func (a *attempt) newRoute() *route {

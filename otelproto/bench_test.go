@@ -15,6 +15,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 	grpcstats "google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/otelproto/otelproto-go/internal/grpctest"
 	"github.com/otelproto/otelproto-go/internal/testproto"
@@ -117,6 +118,17 @@ func BenchmarkPayloadRatio(b *testing.B) {
 	b.Run("registry_alternating/otelgrpc", func(b *testing.B) {
 		paired(b, events(otelproto.NewServerHandler(registry()), put, get), peer())
 	})
+	declared := otelproto.WithVariantField("otelproto.test.Bundle", "commands.kind")
+	eight := bundle(put, get, put, get, put, get, put, get)
+	b.Run("registry_repeated_1/otelgrpc", func(b *testing.B) {
+		paired(b, events(otelproto.NewServerHandler(registry(), declared), bundle(get)), peer())
+	})
+	b.Run("registry_repeated_8/otelgrpc", func(b *testing.B) {
+		paired(b, events(otelproto.NewServerHandler(registry(), declared), eight), peer())
+	})
+	b.Run("registry_repeated_8/decoding", func(b *testing.B) {
+		paired(b, events(otelproto.NewServerHandler(registry(), declared), eight), decoding(b, eight))
+	})
 	b.Run("instruments_plain/two_records", func(b *testing.B) {
 		paired(b, events(otelproto.NewServerHandler(sdk()), plain), twoRecords())
 	})
@@ -145,6 +157,24 @@ func BenchmarkCaseRatio(b *testing.B) {
 			}
 		}
 	})
+}
+
+// decoding is what the receiver of a message has to do anyway.
+func decoding(b *testing.B, m proto.Message) func(n int) {
+	b.Helper()
+
+	data, err := proto.Marshal(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	return func(n int) {
+		for range n {
+			if err := proto.Unmarshal(data, m.ProtoReflect().New().Interface()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
 }
 
 // twoRecords is what the SDK takes: two records with a set of attributes made before.

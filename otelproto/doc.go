@@ -13,7 +13,8 @@
 // keeps every connection apart and costs less. Other handlers, such as otelgrpc's, may stand beside in any order.
 //
 // The variant of a message is the command inside: automatic for envelopes (exactly one oneof, with at least two cases that
-// are messages), declared by [WithVariantField] or [WithVariantFunc] for others.
+// are messages), declared by [WithVariantField] or [WithVariantFunc] for others. Of a message with a repeated field of commands, each
+// can count on its own.
 //
 // # Concurrency
 //
@@ -23,7 +24,8 @@
 // # Guarantees
 //
 // Every message that grpc-go reports is counted once, with the sizes that grpc-go reports: WireLength and Length of its payload
-// events. A payload that can't be named counts as _OPAQUE. Payloads are not retained, and not walked a second time.
+// events. A payload that can't be named counts as _OPAQUE. Payloads are not retained, and not walked a second time, except the
+// elements of a repeated field that [WithVariantField] names: each of them counts once, and their sizes add up to the message's.
 //
 // A repeated attempt sends its messages again, and they are counted again, since they crossed the wire again; otelproto.rpc.retry
 // tells them apart. A server marks what the client says it repeats. A client marks transparent retries always, and retries by the
@@ -46,5 +48,6 @@
 //
 // An RPC costs one allocation (two with DialOptions), a message none. With a registry a message costs about what otelgrpc spends to
 // ignore it, an envelope too; with instruments, the SDK's two histogram records. A discriminator other than a oneof of the
-// message itself is read by reflection, which costs more. See docs/variants.md and docs/cardinality.md.
+// message itself is read by reflection, which costs more; elements of a repeated field cost something each. See docs/variants.md
+// and docs/cardinality.md.
 package otelproto

@@ -31,6 +31,8 @@ const (
 	byField
 	// byValue: the discriminator's value, by reflection over the message or by a function.
 	byValue
+	// byElements: not at all, since each element of a repeated field has a variant of its own.
+	byElements
 )
 
 // messageType is what a handler knows of a message type.
@@ -48,6 +50,8 @@ type messageType struct {
 	path *variantPath
 	// fn is asked first, with byValue.
 	fn func(any) (string, bool)
+	// repeated tells where the elements are, with byElements.
+	repeated *repeated
 
 	// cases has the field name of each oneofCase that was seen.
 	cases sync.Map
@@ -63,7 +67,7 @@ type messageType struct {
 type namer struct {
 	automatic bool
 	fn        func(any) (string, bool)
-	declared  map[protoreflect.FullName]string
+	declared  map[protoreflect.FullName]*declaration
 
 	// byGoType has a *messageType for each Go type whose messages all have one descriptor, nil for others.
 	byGoType sync.Map
@@ -193,7 +197,6 @@ func (n *namer) dynamicMessage(payload any) (m *messageType) {
 	}
 
 	m = n.newMessageType(d, nil)
-	m.dynamic, m.how = true, byValue
 
 	n.mu.Lock()
 	_, known := n.dynamic[d.FullName()]
@@ -224,25 +227,36 @@ func (n *namer) nameless() *messageType {
 // newMessageType makes a type from a descriptor; d is nil for opaque payloads, t is nil where there is no struct.
 func (n *namer) newMessageType(d protoreflect.MessageDescriptor, t reflect.Type) *messageType {
 	m := &messageType{name: opaque, descriptor: d}
-
-	var oneof protoreflect.OneofDescriptor
-
-	if d != nil {
-		m.name = string(d.FullName())
-
-		if path, ok := n.declared[d.FullName()]; ok {
-			// The path was compiled once to check the option; a dynamic message's own descriptor may lack it.
-			if p, err := newVariantPath(d, path); err == nil {
-				m.path, m.how = p, byValue
-				oneof = p.topOneof()
-			}
-		} else if m.fn = n.fn; n.automatic {
-			oneof = envelope(d)
-		}
-	} else {
+	if d == nil {
 		m.fn = n.fn
+		m.setHow(nil, nil)
+
+		return m
 	}
 
+	m.name, m.dynamic = string(d.FullName()), t == nil
+
+	switch p := n.declaredPath(d); {
+	case p == nil:
+		var oneof protoreflect.OneofDescriptor
+
+		if m.fn = n.fn; n.automatic {
+			oneof = envelope(d)
+		}
+
+		m.setHow(oneof, t)
+	case p.list != nil:
+		m.repeated, m.how = newRepeated(m.name, p, t), byElements
+	default:
+		m.path = p
+		m.setHow(p.topOneof(), t)
+	}
+
+	return m
+}
+
+// setHow finds out what has to be looked at. oneof is the discriminator, if it is one of the message itself.
+func (m *messageType) setHow(oneof protoreflect.OneofDescriptor, t reflect.Type) {
 	if oneof != nil {
 		m.field, m.hasField = oneofField(t, oneof)
 		if !m.hasField && m.path == nil {
@@ -251,11 +265,33 @@ func (n *namer) newMessageType(d protoreflect.MessageDescriptor, t reflect.Type)
 	}
 
 	switch {
-	case m.fn != nil || m.path != nil && !m.hasField:
+	case m.dynamic || m.fn != nil || m.path != nil && !m.hasField:
 		m.how = byValue
 	case m.hasField:
 		m.how = byField
 	}
+}
 
-	return m
+// declaration is what WithVariantField says of a message.
+type declaration struct {
+	path     string
+	reported onlyOnce
+}
+
+// declaredPath gives the declared path, nil where there is none or it doesn't fit: the message wasn't linked in when it was
+// declared, or this one, made dynamically, has another descriptor.
+func (n *namer) declaredPath(d protoreflect.MessageDescriptor) *variantPath {
+	declared := n.declared[d.FullName()]
+	if declared == nil {
+		return nil
+	}
+
+	p, err := newVariantPath(d, declared.path)
+	if err != nil {
+		declared.reported.handlef("otelproto: WithVariantField(%q, %q): %w", d.FullName(), declared.path, err)
+
+		return nil
+	}
+
+	return p
 }

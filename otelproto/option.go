@@ -29,7 +29,7 @@ type config struct {
 	connAttributes []func(ConnInfo) []attribute.KeyValue
 	rpcAttributes  func(context.Context) []attribute.KeyValue
 	automatic      bool
-	variantFields  map[protoreflect.FullName]string
+	variantFields  map[protoreflect.FullName]*declaration
 	variantFunc    func(any) (string, bool)
 	filter         func(*grpcstats.RPCTagInfo) bool
 	known          func(fullMethod string) bool
@@ -42,7 +42,7 @@ func newConfig(opts []Option) config {
 	c := config{
 		buckets:       stats.DefaultBuckets(),
 		automatic:     true,
-		variantFields: make(map[protoreflect.FullName]string),
+		variantFields: make(map[protoreflect.FullName]*declaration),
 		known:         isLinkedIn,
 		seriesLimit:   defaultSeriesLimit,
 	}
@@ -72,6 +72,7 @@ var (
 	errNilProvider = errors.New("WithMeterProvider: nil, expected a MeterProvider")
 	errNilRegistry = errors.New("WithRegistry: nil, expected a registry")
 	errNilFunc     = errors.New("nil, expected a function")
+	errNotAMessage = errors.New("not a message, expected the full name of one")
 )
 
 // WithMeterProvider sets where the instruments come from. The default is the global provider at the time of construction.
@@ -158,32 +159,60 @@ func WithRPCAttributes(f func(context.Context) []attribute.KeyValue) Option {
 
 // WithVariantField declares where the variant of a message stands: a oneof (the variant is the name of the case that is
 // set), an enum (the value's name), a string, a bool (true or false), or a google.protobuf.Any (the name of the message in it).
-// "a.b" descends through the message field a. It replaces what is automatic for that message. The message must be linked in.
+// "a.b" descends through the message field a. It replaces what is automatic for that message.
 // Unset: no variant; an enum or bool without presence always has a value.
+//
+// One message field on the way may be repeated: then each of its elements counts as a message of its own under its own
+// variant, and the sizes of the whole message are divided among them in proportion to their encoded sizes, so that the parts
+// add up exactly. A message without elements counts once, without variant, and what is beyond 65,536 elements once, as _OTHER.
+//
+// A message that isn't linked in, as far as the registry of golang/protobuf knows, is reported, since its name may be wrong; the
+// declaration then holds for the messages of that name that turn up, as those do that gogo generated. If the path doesn't fit
+// them, that is reported once and what is automatic stays.
 //
 // At most 100 values of a string, an Any, or unnamed enum values are told apart for each message; others count as _OTHER.
 func WithVariantField(message protoreflect.FullName, path string) Option {
 	return optionFunc(func(c *config) error {
+		declare := func() {
+			c.variantFields = maps.Clone(c.variantFields)
+			c.variantFields[message] = &declaration{path: path}
+		}
+
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(message)
-		if err != nil {
-			return fmt.Errorf("WithVariantField(%q, %q): %w, expected the full name of a message that is linked in", message, path, err)
-		}
+		if err == nil {
+			if err = checkPath(d, path); err == nil {
+				declare()
 
-		md, ok := d.(protoreflect.MessageDescriptor)
-		if !ok {
-			return fmt.Errorf("WithVariantField(%q, %q): not a message, expected the full name of one", message, path)
-		}
+				return nil
+			}
 
-		if _, err := newVariantPath(md, path); err != nil {
 			return fmt.Errorf("WithVariantField(%q, %q): %w", message, path, err)
 		}
 
-		fields := maps.Clone(c.variantFields)
-		fields[message] = path
-		c.variantFields = fields
+		switch {
+		case !message.IsValid():
+			return fmt.Errorf("WithVariantField(%q, %q): no name, expected the full name of a message", message, path)
+		case !protoreflect.FullName(path).IsValid(): // a path is written like a full name
+			return fmt.Errorf("WithVariantField(%q, %q): no path, expected names of fields with dots between", message, path)
+		}
 
-		return nil
+		declare()
+
+		return fmt.Errorf("WithVariantField(%q, %q): %w in the registry of golang/protobuf, expected the full name of a message that is "+
+			"linked in; it takes effect if a message of that name turns up, as gogo's do", message, path, err)
 	})
+}
+
+// checkPath tells what is wrong with a path.
+func checkPath(d protoreflect.Descriptor, path string) error {
+	md, ok := d.(protoreflect.MessageDescriptor)
+	if !ok {
+		return errNotAMessage
+	}
+
+	_, err := newVariantPath(md, path)
+
+	return err
 }
 
 // WithVariantFunc asks f for the variant of each payload whose message has no declared discriminator, whatever the payload's

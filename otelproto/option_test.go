@@ -40,6 +40,42 @@ func TestWrongOptionsAreReportedAndLeftOut(t *testing.T) {
 		{otelproto.WithSeriesLimit(0), []string{"WithSeriesLimit", "0", "expected at least 1"}},
 		{otelproto.WithSeriesLimit(-1), []string{"WithSeriesLimit", "-1", "expected at least 1"}},
 		{otelproto.WithVariantField("no.Message", "a"), []string{"WithVariantField", "no.Message", "not found", "expected the full name"}},
+		{
+			otelproto.WithVariantField("no.Message", "a"),
+			[]string{"not found in the registry of golang/protobuf", "takes effect if a message of that name turns up"},
+		},
+		{otelproto.WithVariantField("no..Message", "a"), []string{"WithVariantField", "no..Message", "expected the full name"}},
+		{otelproto.WithVariantField("", "a"), []string{"WithVariantField", "expected the full name"}},
+		{otelproto.WithVariantField("no.Message", "a..b"), []string{"WithVariantField", "a..b", "expected names of fields"}},
+		{otelproto.WithVariantField("no.Message", ""), []string{"WithVariantField", "expected names of fields"}},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "commands"),
+			[]string{"WithVariantField", "Bundle.commands is repeated", "expected a singular field"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "commands.batch.commands.kind"),
+			[]string{"WithVariantField", "Batch.commands is repeated and so is otelproto.test.Bundle.commands", "expected one"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "by_name.kind"),
+			[]string{"WithVariantField", "Bundle.by_name is a map", "expected a field that is none"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "commands.batch.commands"),
+			[]string{"WithVariantField", "Batch.commands is repeated", "expected a singular field"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "ids.kind"),
+			[]string{"WithVariantField", "Bundle.ids is not a message", `before "kind"`},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "tagged.number"),
+			[]string{"WithVariantField", "kind int32", "expected a oneof, enum"},
+		},
+		{
+			otelproto.WithVariantField("otelproto.test.Bundle", "commands.nothing"),
+			[]string{"WithVariantField", `otelproto.test.Command has no field or oneof "nothing"`},
+		},
 		{otelproto.WithVariantField("otelproto.test.Test", "a"), []string{"WithVariantField", "not a message"}},
 		{
 			otelproto.WithVariantField("otelproto.test.Tagged", "nothing"),

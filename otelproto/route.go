@@ -71,8 +71,10 @@ func (c *conn) route(k routeKey, attrs attribute.Set, h *handler) *route {
 // entryKey tells the entries of a route apart.
 type entryKey struct {
 	direction stats.Direction
-	message   string
-	variant   string
+	// element is true for the elements of a message, which count under its name.
+	element bool
+	message string
+	variant string
 }
 
 // entry is one kind of message on a route, and where it is recorded.
@@ -82,10 +84,13 @@ type entry struct {
 	// The entry is for messages whose discriminator has this value.
 	value variantValue
 
+	// recorder is nil where parts isn't.
 	recorder recorder
+	// parts is for messages that are split.
+	parts *parts
 }
 
-// matches tells, in a few nanoseconds for most messages, whether the entry is the one for payload.
+// matches tells, in a few nanoseconds for most messages, whether the entry is the one for payload. It isn't asked of one with parts.
 func (e *entry) matches(payload any) bool {
 	if reflect.TypeOf(payload) != e.goType {
 		return false
@@ -107,9 +112,13 @@ func (r *route) entry(d stats.Direction, payload any) *entry {
 		return e
 	}
 
-	message := r.h.names.message(payload)
+	return r.named(d, r.h.names.message(payload), payload, false)
+}
+
+// named finds the entry of a payload by names.
+func (r *route) named(d stats.Direction, message *messageType, payload any, element bool) *entry {
 	value := message.value(payload)
-	k := entryKey{d, message.name, message.variant(value, payload)}
+	k := entryKey{d, element, message.name, message.variant(value, payload)}
 
 	e := lookup(&r.byKey, k)
 	if e == nil || e.message != message || e.goType != reflect.TypeOf(payload) {
@@ -157,21 +166,29 @@ func (r *route) quick(d stats.Direction, payload any) *entry {
 // newEntry makes an entry, or replaces one whose message has come with another Go type or descriptor since.
 func (r *route) newEntry(k entryKey, message *messageType, payload any, value variantValue) *entry {
 	e := &entry{message: message, goType: reflect.TypeOf(payload), value: value.clone()}
-	// The sink gives the same series each time. It is asked without the lock, since it may report.
-	e.recorder = r.conn.sink.series(stats.Key{
-		Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
-	}, r.attrs)
+	if message.how == byElements {
+		e.parts = &parts{}
+	} else {
+		e.recorder = r.series(k)
+	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	store(&r.byKey, k, e)
 
-	if message.how == byType || message.how == byField && value.oneof != nil {
+	if !k.element && (message.how == byType || message.how == byField && value.oneof != nil) {
 		r.addQuickLocked(k.direction, e)
 	}
 
 	return e
+}
+
+// series gives the series of a key, the same each time. It is asked for without the lock, since the sink may report.
+func (r *route) series(k entryKey) recorder {
+	return r.conn.sink.series(stats.Key{
+		Method: r.method, Direction: k.direction, Type: k.message, Variant: k.variant, Retry: r.retry,
+	}, r.attrs)
 }
 
 func (r *route) addQuickLocked(d stats.Direction, e *entry) {

@@ -47,6 +47,8 @@ func (m *messageType) value(payload any) (v variantValue) {
 		return variantValue{}
 	case byField:
 		return variantValue{oneof: caseAt(payload, m.field)}
+	case byElements: // its elements have one
+		return variantValue{}
 	case byValue:
 	}
 
@@ -97,15 +99,25 @@ func (m *messageType) caseName(c oneofCase, payload any) string {
 		return s
 	}
 
+	name := m.readCase(payload)
+	m.cases.Store(c, name)
+
+	return name
+}
+
+func (m *messageType) readCase(payload any) (name string) {
+	defer func() {
+		if p := recover(); p != nil { // no descriptor that fits the struct
+			m.reported.handlef("otelproto: the variant of %s: panic: %v", m.name, p)
+		}
+	}()
+
 	p := m.path
 	if p == nil {
 		p = &variantPath{oneof: envelope(m.descriptor)}
 	}
 
-	name := p.read(protoReflect(payload)).text
-	m.cases.Store(c, name)
-
-	return name
+	return p.read(protoReflect(payload)).text
 }
 
 // limited gives text, or other if it isn't one of the first maxValues.

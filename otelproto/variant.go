@@ -50,7 +50,10 @@ const minEnvelopeCases = 2
 type variantPath struct {
 	// steps are the message fields on the way.
 	steps []protoreflect.FieldDescriptor
-	// The discriminator is one of these.
+	// list is the repeated field where the steps end, if each of its elements has a discriminator of its own: that at inner.
+	list  protoreflect.FieldDescriptor
+	inner *variantPath
+	// Otherwise the discriminator is one of these.
 	oneof protoreflect.OneofDescriptor
 	field protoreflect.FieldDescriptor
 	// typeURL is the field of an Any that tells its type.
@@ -59,10 +62,14 @@ type variantPath struct {
 
 const anyName = "google.protobuf.Any"
 
-// newVariantPath finds the discriminator at a path such as "header.kind".
+// newVariantPath finds the discriminator at a path such as "header.kind", or "requests.kind" where requests is repeated.
 func newVariantPath(d protoreflect.MessageDescriptor, path string) (*variantPath, error) {
+	return findVariant(d, strings.Split(path, "."), nil)
+}
+
+// findVariant does so from a message on; within is the repeated field that has been crossed.
+func findVariant(d protoreflect.MessageDescriptor, names []string, within protoreflect.FieldDescriptor) (*variantPath, error) {
 	p := &variantPath{}
-	names := strings.Split(path, ".")
 
 	for i, name := range names {
 		last := i == len(names)-1
@@ -76,14 +83,25 @@ func newVariantPath(d protoreflect.MessageDescriptor, path string) (*variantPath
 		f := d.Fields().ByName(protoreflect.Name(name))
 
 		switch {
+		case f == nil && d.IsPlaceholder():
+			return nil, fmt.Errorf("%s is in a file that isn't linked in, expected one that golang/protobuf knows", d.FullName())
 		case f == nil:
 			return nil, fmt.Errorf("%s has no field or oneof %q, expected one of its own names", d.FullName(), name)
-		case f.IsList() || f.IsMap():
-			return nil, fmt.Errorf("%s is repeated, expected a singular field", f.FullName())
+		case f.IsMap():
+			return nil, fmt.Errorf("%s is a map, expected a field that is none", f.FullName())
+		case last && f.IsList():
+			return nil, fmt.Errorf("%s is repeated, expected a singular field, be it one of a repeated message", f.FullName())
 		case last:
 			p.field = f
 		case f.Message() == nil:
 			return nil, fmt.Errorf("%s is not a message, expected one before %q", f.FullName(), names[i+1])
+		case f.IsList() && within != nil:
+			return nil, fmt.Errorf("%s is repeated and so is %s, expected one repeated field", f.FullName(), within.FullName())
+		case f.IsList():
+			inner, err := findVariant(f.Message(), names[i+1:], f)
+			p.list, p.inner = f, inner
+
+			return p, err
 		default:
 			p.steps = append(p.steps, f)
 			d = f.Message()

@@ -5,9 +5,14 @@ import (
 	"io"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
+
+	"github.com/otelproto/otelproto-go/otelproto"
+	"github.com/otelproto/otelproto-go/stats"
 )
 
 // Messages that gogo generated are not messages of the protobuf module: their size is what their own Size says.
@@ -106,10 +111,78 @@ func TestBatchCommandsOfGogoMessages(t *testing.T) {
 	s.check(t, same)
 }
 
-func runBatches(t *testing.T, client tikvpb.TikvClient) {
+// kvParts gives the commands of a batch, by the names that their cases have in tikvpb.proto.
+func kvParts(payload any) (parts []part) {
+	switch m := payload.(type) {
+	case *tikvpb.BatchCommandsRequest:
+		for _, r := range m.GetRequests() {
+			variant := ""
+
+			switch r.GetCmd().(type) {
+			case *tikvpb.BatchCommandsRequest_Request_Get:
+				variant = "Get"
+			case *tikvpb.BatchCommandsRequest_Request_Prewrite:
+				variant = "Prewrite"
+			case *tikvpb.BatchCommandsRequest_Request_Commit:
+				variant = "Commit"
+			}
+
+			parts = append(parts, part{variant, r.Size()})
+		}
+	case *tikvpb.BatchCommandsResponse:
+		for _, r := range m.GetResponses() {
+			variant := ""
+
+			switch r.GetCmd().(type) {
+			case *tikvpb.BatchCommandsResponse_Response_Get:
+				variant = "Get"
+			case *tikvpb.BatchCommandsResponse_Response_Prewrite:
+				variant = "Prewrite"
+			case *tikvpb.BatchCommandsResponse_Response_Commit:
+				variant = "Commit"
+			}
+
+			parts = append(parts, part{variant, r.Size()})
+		}
+	}
+
+	return parts
+}
+
+// One message carries many commands, none of which its own type tells.
+func TestEachCommandOfABatchCounts(t *testing.T) {
+	for name, call := range map[string][]grpc.CallOption{"plain": nil, "gzip": {grpc.UseCompressor(gzip.Name)}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSides("kvproto BatchCommands, each command, "+name, kvNames, len(call) > 0,
+				otelproto.WithVariantField("tikvpb.BatchCommandsRequest", "requests.cmd"),
+				otelproto.WithVariantField("tikvpb.BatchCommandsResponse", "responses.cmd"))
+			s.client.witness.parts, s.server.witness.parts = kvParts, kvParts
+
+			addr := s.start(t, func(r *grpc.Server) { tikvpb.RegisterTikvServer(r, &store{}) })
+			runBatches(t, tikvpb.NewTikvClient(s.connect(t, addr)), call...)
+			s.check(t, same)
+
+			// The same again without the witness: what batches() sends.
+			commands := make(map[string]uint64)
+
+			for k, c := range s.client.rows() {
+				if k.Direction == stats.Transmit {
+					commands[k.Variant] = c.Messages
+				}
+			}
+
+			want := map[string]uint64{"Get": 4, "Prewrite": 2, "Commit": 3, "": 2} // an empty batch, and an empty command
+			if d := cmp.Diff(want, commands); d != "" {
+				t.Errorf("commands sent (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func runBatches(t *testing.T, client tikvpb.TikvClient, opts ...grpc.CallOption) {
 	t.Helper()
 
-	stream, err := client.BatchCommands(t.Context())
+	stream, err := client.BatchCommands(t.Context(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

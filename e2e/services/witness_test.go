@@ -63,12 +63,20 @@ type counts struct {
 // message itself.
 type witness struct {
 	names names
+	// parts, if there is one, gives the variant and the encoded size of each command that a message carries; none for others.
+	parts func(payload any) []part
 	// plain says that nothing is compressed.
 	plain bool
 
 	mu     sync.Mutex
 	rows   map[stats.Key]counts
 	faults []string
+}
+
+// part is a command in a message that carries many.
+type part struct {
+	variant string
+	size    int
 }
 
 type witnessKey struct{ w *witness }
@@ -108,11 +116,39 @@ func (w *witness) add(ctx context.Context, d stats.Direction, payload any, wire,
 		w.rows = make(map[stats.Key]counts)
 	}
 
-	c := w.rows[k]
-	c.Messages++
-	c.Wire += uint64(wire)
-	c.Size += uint64(length)
-	w.rows[k] = c
+	parts := []part{{variant, 1}}
+
+	if w.parts != nil {
+		if p := w.parts(payload); len(p) > 0 {
+			parts = p
+		}
+	}
+
+	total := 0
+	for _, p := range parts {
+		total += p.size
+	}
+
+	if total == 0 { // each has the same share
+		for i := range parts {
+			parts[i].size = 1
+		}
+
+		total = len(parts)
+	}
+
+	// Each part ends where its size and those before it reach, rounded down, so that nothing is lost.
+	for i, before := 0, 0; i < len(parts); i++ {
+		upTo := before + parts[i].size
+		k.Variant = parts[i].variant
+
+		c := w.rows[k]
+		c.Messages++
+		c.Wire += uint64(wire*upTo/total - wire*before/total)
+		c.Size += uint64(length*upTo/total - length*before/total)
+		w.rows[k] = c
+		before = upTo
+	}
 }
 
 func (w *witness) seen() (map[stats.Key]counts, []string) {

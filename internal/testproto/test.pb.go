@@ -1021,6 +1021,83 @@ func (x *Header) GetCommand() *Command {
 	return nil
 }
 
+// Bundle carries many envelopes at once, so that it is none itself.
+type Bundle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []uint64               `protobuf:"fixed64,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Commands      []*Command             `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	Tagged        []*Tagged              `protobuf:"bytes,3,rep,name=tagged,proto3" json:"tagged,omitempty"`
+	Inner         *Bundle                `protobuf:"bytes,4,opt,name=inner,proto3" json:"inner,omitempty"`
+	ByName        map[string]*Command    `protobuf:"bytes,5,rep,name=by_name,json=byName,proto3" json:"by_name,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bundle) Reset() {
+	*x = Bundle{}
+	mi := &file_test_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bundle) ProtoMessage() {}
+
+func (x *Bundle) ProtoReflect() protoreflect.Message {
+	mi := &file_test_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
+func (*Bundle) Descriptor() ([]byte, []int) {
+	return file_test_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Bundle) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Bundle) GetCommands() []*Command {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *Bundle) GetTagged() []*Tagged {
+	if x != nil {
+		return x.Tagged
+	}
+	return nil
+}
+
+func (x *Bundle) GetInner() *Bundle {
+	if x != nil {
+		return x.Inner
+	}
+	return nil
+}
+
+func (x *Bundle) GetByName() map[string]*Command {
+	if x != nil {
+		return x.ByName
+	}
+	return nil
+}
+
 var File_test_proto protoreflect.FileDescriptor
 
 const file_test_proto_rawDesc = "" +
@@ -1088,7 +1165,16 @@ const file_test_proto_rawDesc = "" +
 	"\r_maybe_urgent\"O\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x121\n" +
-	"\acommand\x18\x02 \x01(\v2\x17.otelproto.test.CommandR\acommand*=\n" +
+	"\acommand\x18\x02 \x01(\v2\x17.otelproto.test.CommandR\acommand\"\xbe\x02\n" +
+	"\x06Bundle\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\x06R\x03ids\x123\n" +
+	"\bcommands\x18\x02 \x03(\v2\x17.otelproto.test.CommandR\bcommands\x12.\n" +
+	"\x06tagged\x18\x03 \x03(\v2\x16.otelproto.test.TaggedR\x06tagged\x12,\n" +
+	"\x05inner\x18\x04 \x01(\v2\x16.otelproto.test.BundleR\x05inner\x12;\n" +
+	"\aby_name\x18\x05 \x03(\v2\".otelproto.test.Bundle.ByNameEntryR\x06byName\x1aR\n" +
+	"\vByNameEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.otelproto.test.CommandR\x05value:\x028\x01*=\n" +
 	"\x05Color\x12\x15\n" +
 	"\x11COLOR_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCOLOR_RED\x10\x01\x12\x0e\n" +
@@ -1113,7 +1199,7 @@ func file_test_proto_rawDescGZIP() []byte {
 }
 
 var file_test_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_test_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_test_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_test_proto_goTypes = []any{
 	(Color)(0),        // 0: otelproto.test.Color
 	(*Command)(nil),   // 1: otelproto.test.Command
@@ -1128,7 +1214,9 @@ var file_test_proto_goTypes = []any{
 	(*Two)(nil),       // 10: otelproto.test.Two
 	(*Tagged)(nil),    // 11: otelproto.test.Tagged
 	(*Header)(nil),    // 12: otelproto.test.Header
-	(*anypb.Any)(nil), // 13: google.protobuf.Any
+	(*Bundle)(nil),    // 13: otelproto.test.Bundle
+	nil,               // 14: otelproto.test.Bundle.ByNameEntry
+	(*anypb.Any)(nil), // 15: google.protobuf.Any
 }
 var file_test_proto_depIdxs = []int32{
 	2,  // 0: otelproto.test.Command.put:type_name -> otelproto.test.Put
@@ -1146,23 +1234,28 @@ var file_test_proto_depIdxs = []int32{
 	2,  // 12: otelproto.test.Two.right_put:type_name -> otelproto.test.Put
 	3,  // 13: otelproto.test.Two.right_get:type_name -> otelproto.test.Get
 	0,  // 14: otelproto.test.Tagged.color:type_name -> otelproto.test.Color
-	13, // 15: otelproto.test.Tagged.detail:type_name -> google.protobuf.Any
+	15, // 15: otelproto.test.Tagged.detail:type_name -> google.protobuf.Any
 	0,  // 16: otelproto.test.Tagged.maybe_color:type_name -> otelproto.test.Color
 	12, // 17: otelproto.test.Tagged.header:type_name -> otelproto.test.Header
 	1,  // 18: otelproto.test.Header.command:type_name -> otelproto.test.Command
-	1,  // 19: otelproto.test.Test.Unary:input_type -> otelproto.test.Command
-	1,  // 20: otelproto.test.Test.ClientStream:input_type -> otelproto.test.Command
-	1,  // 21: otelproto.test.Test.ServerStream:input_type -> otelproto.test.Command
-	1,  // 22: otelproto.test.Test.Bidi:input_type -> otelproto.test.Command
-	5,  // 23: otelproto.test.Test.Unary:output_type -> otelproto.test.Reply
-	5,  // 24: otelproto.test.Test.ClientStream:output_type -> otelproto.test.Reply
-	5,  // 25: otelproto.test.Test.ServerStream:output_type -> otelproto.test.Reply
-	5,  // 26: otelproto.test.Test.Bidi:output_type -> otelproto.test.Reply
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	1,  // 19: otelproto.test.Bundle.commands:type_name -> otelproto.test.Command
+	11, // 20: otelproto.test.Bundle.tagged:type_name -> otelproto.test.Tagged
+	13, // 21: otelproto.test.Bundle.inner:type_name -> otelproto.test.Bundle
+	14, // 22: otelproto.test.Bundle.by_name:type_name -> otelproto.test.Bundle.ByNameEntry
+	1,  // 23: otelproto.test.Bundle.ByNameEntry.value:type_name -> otelproto.test.Command
+	1,  // 24: otelproto.test.Test.Unary:input_type -> otelproto.test.Command
+	1,  // 25: otelproto.test.Test.ClientStream:input_type -> otelproto.test.Command
+	1,  // 26: otelproto.test.Test.ServerStream:input_type -> otelproto.test.Command
+	1,  // 27: otelproto.test.Test.Bidi:input_type -> otelproto.test.Command
+	5,  // 28: otelproto.test.Test.Unary:output_type -> otelproto.test.Reply
+	5,  // 29: otelproto.test.Test.ClientStream:output_type -> otelproto.test.Reply
+	5,  // 30: otelproto.test.Test.ServerStream:output_type -> otelproto.test.Reply
+	5,  // 31: otelproto.test.Test.Bidi:output_type -> otelproto.test.Reply
+	28, // [28:32] is the sub-list for method output_type
+	24, // [24:28] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_test_proto_init() }
@@ -1202,7 +1295,7 @@ func file_test_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_test_proto_rawDesc), len(file_test_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

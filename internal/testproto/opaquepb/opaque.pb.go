@@ -193,6 +193,126 @@ func (*command_Put) isCommand_Kind() {}
 
 func (*command_Get) isCommand_Kind() {}
 
+// Bundle carries many envelopes at once.
+type Bundle struct {
+	state               protoimpl.MessageState `protogen:"opaque.v1"`
+	xxx_hidden_Commands *[]*Command            `protobuf:"bytes,1,rep,name=commands"`
+	xxx_hidden_Late     *[]*Command            `protobuf:"bytes,2,rep,name=late"`
+	xxx_hidden_Inner    *Bundle                `protobuf:"bytes,3,opt,name=inner"`
+	// Deprecated: Do not use. This will be deleted in the near future.
+	XXX_lazyUnmarshalInfo  protoimpl.LazyUnmarshalInfo
+	XXX_raceDetectHookData protoimpl.RaceDetectHookData
+	XXX_presence           [1]uint32
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *Bundle) Reset() {
+	*x = Bundle{}
+	mi := &file_opaque_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bundle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bundle) ProtoMessage() {}
+
+func (x *Bundle) ProtoReflect() protoreflect.Message {
+	mi := &file_opaque_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+func (x *Bundle) GetCommands() []*Command {
+	if x != nil {
+		if x.xxx_hidden_Commands != nil {
+			return *x.xxx_hidden_Commands
+		}
+	}
+	return nil
+}
+
+func (x *Bundle) GetLate() []*Command {
+	if x != nil {
+		if protoimpl.X.Present(&(x.XXX_presence[0]), 1) {
+			if protoimpl.X.AtomicCheckPointerIsNil(&x.xxx_hidden_Late) {
+				protoimpl.X.UnmarshalField(x, 2)
+			}
+			var rv *[]*Command
+			protoimpl.X.AtomicLoadPointer(protoimpl.Pointer(&x.xxx_hidden_Late), protoimpl.Pointer(&rv))
+			return *rv
+		}
+	}
+	return nil
+}
+
+func (x *Bundle) GetInner() *Bundle {
+	if x != nil {
+		return x.xxx_hidden_Inner
+	}
+	return nil
+}
+
+func (x *Bundle) SetCommands(v []*Command) {
+	x.xxx_hidden_Commands = &v
+}
+
+func (x *Bundle) SetLate(v []*Command) {
+	var sv *[]*Command
+	protoimpl.X.AtomicLoadPointer(protoimpl.Pointer(&x.xxx_hidden_Late), protoimpl.Pointer(&sv))
+	if sv == nil {
+		sv = &[]*Command{}
+		protoimpl.X.AtomicInitializePointer(protoimpl.Pointer(&x.xxx_hidden_Late), protoimpl.Pointer(&sv))
+	}
+	*sv = v
+	protoimpl.X.SetPresent(&(x.XXX_presence[0]), 1, 3)
+}
+
+func (x *Bundle) SetInner(v *Bundle) {
+	x.xxx_hidden_Inner = v
+}
+
+func (x *Bundle) HasInner() bool {
+	if x == nil {
+		return false
+	}
+	return x.xxx_hidden_Inner != nil
+}
+
+func (x *Bundle) ClearInner() {
+	x.xxx_hidden_Inner = nil
+}
+
+type Bundle_builder struct {
+	_ [0]func() // Prevents comparability and use of unkeyed literals for the builder.
+
+	Commands []*Command
+	Late     []*Command
+	Inner    *Bundle
+}
+
+func (b0 Bundle_builder) Build() *Bundle {
+	m0 := &Bundle{}
+	b, x := &b0, m0
+	_, _ = b, x
+	x.xxx_hidden_Commands = &b.Commands
+	if b.Late != nil {
+		protoimpl.X.SetPresentNonAtomic(&(x.XXX_presence[0]), 1, 3)
+		x.xxx_hidden_Late = &b.Late
+	}
+	x.xxx_hidden_Inner = b.Inner
+	return m0
+}
+
 type Put struct {
 	state                  protoimpl.MessageState `protogen:"opaque.v1"`
 	xxx_hidden_Key         *string                `protobuf:"bytes,1,opt,name=key"`
@@ -205,7 +325,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_opaque_proto_msgTypes[1]
+	mi := &file_opaque_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +337,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_opaque_proto_msgTypes[1]
+	mi := &file_opaque_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +435,7 @@ type Get struct {
 
 func (x *Get) Reset() {
 	*x = Get{}
-	mi := &file_opaque_proto_msgTypes[2]
+	mi := &file_opaque_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +447,7 @@ func (x *Get) String() string {
 func (*Get) ProtoMessage() {}
 
 func (x *Get) ProtoReflect() protoreflect.Message {
-	mi := &file_opaque_proto_msgTypes[2]
+	mi := &file_opaque_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,27 +510,35 @@ const file_opaque_proto_rawDesc = "" +
 	"\aCommand\x12.\n" +
 	"\x03put\x18\x01 \x01(\v2\x1a.otelproto.test.opaque.PutH\x00R\x03put\x12.\n" +
 	"\x03get\x18\x02 \x01(\v2\x1a.otelproto.test.opaque.GetH\x00R\x03getB\x06\n" +
-	"\x04kind\"-\n" +
+	"\x04kind\"\xb1\x01\n" +
+	"\x06Bundle\x12:\n" +
+	"\bcommands\x18\x01 \x03(\v2\x1e.otelproto.test.opaque.CommandR\bcommands\x126\n" +
+	"\x04late\x18\x02 \x03(\v2\x1e.otelproto.test.opaque.CommandB\x02(\x01R\x04late\x123\n" +
+	"\x05inner\x18\x03 \x01(\v2\x1d.otelproto.test.opaque.BundleR\x05inner\"-\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\x17\n" +
 	"\x03Get\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03keyBPZFgithub.com/otelproto/otelproto-go/internal/testproto/opaquepb;opaquepb\x92\x03\x05\xd2>\x02\x10\x03b\beditionsp\xe8\a"
 
-var file_opaque_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_opaque_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_opaque_proto_goTypes = []any{
 	(*Command)(nil), // 0: otelproto.test.opaque.Command
-	(*Put)(nil),     // 1: otelproto.test.opaque.Put
-	(*Get)(nil),     // 2: otelproto.test.opaque.Get
+	(*Bundle)(nil),  // 1: otelproto.test.opaque.Bundle
+	(*Put)(nil),     // 2: otelproto.test.opaque.Put
+	(*Get)(nil),     // 3: otelproto.test.opaque.Get
 }
 var file_opaque_proto_depIdxs = []int32{
-	1, // 0: otelproto.test.opaque.Command.put:type_name -> otelproto.test.opaque.Put
-	2, // 1: otelproto.test.opaque.Command.get:type_name -> otelproto.test.opaque.Get
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 0: otelproto.test.opaque.Command.put:type_name -> otelproto.test.opaque.Put
+	3, // 1: otelproto.test.opaque.Command.get:type_name -> otelproto.test.opaque.Get
+	0, // 2: otelproto.test.opaque.Bundle.commands:type_name -> otelproto.test.opaque.Command
+	0, // 3: otelproto.test.opaque.Bundle.late:type_name -> otelproto.test.opaque.Command
+	1, // 4: otelproto.test.opaque.Bundle.inner:type_name -> otelproto.test.opaque.Bundle
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_opaque_proto_init() }
@@ -428,7 +556,7 @@ func file_opaque_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_opaque_proto_rawDesc), len(file_opaque_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
