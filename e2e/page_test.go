@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -166,6 +169,37 @@ func TestThePageKeepsItsPlaceOverRefreshes(t *testing.T) {
 
 	b.do(chromedp.Click(chromedp.ID("pause")))
 	b.until(`document.querySelector('#state').innerText === 'Paused'`)
+}
+
+// What stands above the form comes and goes, such as the note on a window that is longer than the process has lived.
+func TestTheFormStaysWhenALineAboveItGoes(t *testing.T) {
+	h := statshttp.Handler(quiet(t).registry)
+
+	var without atomic.Bool
+
+	b := newBrowser(t)
+	b.do(chromedp.Navigate(serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.Header().Del("Content-Length")
+
+		text := answer.Body.String()
+		if !without.Load() {
+			text = strings.Replace(text, "<main>", `<main><p class="note" id="note">no reading yet</p>`, 1)
+		}
+
+		io.WriteString(w, text)
+	})) + "?window=all&refresh=1s"))
+	b.until(`document.querySelector('#note') !== null`)
+	b.do(chromedp.Focus(chromedp.ID("peer")))
+	eval[bool](b, `(document.querySelector('#peer').value = '10.0', true)`)
+	without.Store(true)
+	b.until(`document.querySelector('#note') === null`)
+
+	if got := eval[string](b, `document.activeElement.id + ' ' + document.querySelector('#peer').value`); got != "peer 10.0" {
+		t.Errorf("focus and text: %q", got)
+	}
 }
 
 func TestThePageWorksAtPhoneWidth(t *testing.T) {

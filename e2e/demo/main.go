@@ -126,9 +126,10 @@ func runLoad(
 	l := loads()[n%len(loads())]
 
 	p, err := pipeline.Start(dir, "compute", compute, []string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_METRIC_EXPORT_INTERVAL=2000",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_METRIC_EXPORT_INTERVAL=1000",
 		fmt.Sprint("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=run-", n),
-	}, "-duration="+loadPeriod.String(), "-processes=1", "-debug-addr=", "-rate="+l.rate, "-compress="+l.compress, "-restart="+l.restart.String())
+	}, "-duration="+loadPeriod.String(), "-processes=1", "-debug-addr=",
+		"-rate="+l.rate, "-compress="+l.compress, "-restart="+l.restart.String())
 	if err != nil {
 		return false, err
 	}

@@ -24,7 +24,8 @@ func TestATakenPortIsToldBeforeAnythingStarts(t *testing.T) {
 
 		err := run(t.Context(), a, &out)
 
-		want := "demo: " + taken + " is taken: end what listens there, or choose another address: make demo ARGS='" + flag + " 127.0.0.1:PORT'"
+		want := "demo: " + taken + " is taken: end what listens there, or choose another address: " +
+			"make demo ARGS='" + flag + " 127.0.0.1:PORT'"
 		if err == nil || err.Error() != want || out.String() != "" {
 			t.Errorf("%s: %v, expected %q; printed %q", flag, err, want, out.String())
 		}

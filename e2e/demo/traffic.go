@@ -39,7 +39,7 @@ func startTraffic(ctx context.Context, endpoint string) (*running, error) {
 
 	registry := stats.NewRegistry()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithResource(service), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter,
-		sdkmetric.WithInterval(2*time.Second), sdkmetric.WithProducer(statsmetric.NewProducer(registry)))))
+		sdkmetric.WithInterval(time.Second), sdkmetric.WithProducer(statsmetric.NewProducer(registry)))))
 
 	app, err := traffic.Start(ctx, traffic.Options{Registry: registry, MeterProvider: provider})
 	if err != nil {

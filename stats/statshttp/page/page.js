@@ -32,8 +32,15 @@
   function children(from, to) {
     const keyed = new Map();
     for (const c of from.childNodes) if (key(c)) keyed.set(key(c), c);
+    const stays = new Set([...to.childNodes].map(key));
     let old = from.firstChild;
     for (const n of [...to.childNodes]) {
+      // What goes makes room first: what is moved around it would lose the focus, and with it what is being typed.
+      while (old && key(old) && !stays.has(key(old))) {
+        const next = old.nextSibling;
+        old.remove();
+        old = next;
+      }
       let match = key(n) ? keyed.get(key(n)) : old && !key(old) && same(old, n) ? old : null;
       if (match && !same(match, n)) match = null;
       if (!match) {
