@@ -80,6 +80,10 @@ bench: ## Run the root module's benchmarks BENCHCOUNT times, as input for benchs
 	@mkdir -p "$(dir $(BENCHOUT))"
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) -timeout 120m ./... | tee "$(BENCHOUT)"
 
+.PHONY: bench-peers
+bench-peers: ## Compare with peers in BENCHCOUNT rounds and print the ratios.
+	@go run -C bench . -bench '$(BENCH)' -count $(BENCHCOUNT)
+
 .PHONY: benchstat
 benchstat: $(BENCHSTAT) ## Summarise BENCHOUT; with OLD=file, compare with it.
 	@$(BENCHSTAT) $(OLD) "$(BENCHOUT)"
