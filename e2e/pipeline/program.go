@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +53,9 @@ func Prometheus(ctx context.Context) (string, error) {
 	return ofCollector(ctx, "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "-tags", "remove_all_sd,slicelabels")
 }
 
+// quickly gives flags for a build without what only a debugger needs, in four fifths of the time.
+func quickly() []string { return []string{"-gcflags", "all=-dwarf=false", "-ldflags", "-s -w"} }
+
 // ofCollector builds a program of the collector's module.
 func ofCollector(ctx context.Context, name, program string, flags ...string) (string, error) {
 	root, err := Root()
@@ -66,9 +70,8 @@ func ofCollector(ctx context.Context, name, program string, flags ...string) (st
 		return "", err
 	}
 
-	// With this environment, so that it shares the build cache with the other modules.
 	return build(ctx, filepath.Join(root, ".bin", name, version, name), source, nil, func(dir string) []string {
-		return append(append([]string{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, name)}, flags...), program)
+		return slices.Concat([]string{"build", "-o", filepath.Join(dir, name)}, quickly(), flags, []string{program})
 	})
 }
 
@@ -82,7 +85,7 @@ func VictoriaMetrics(ctx context.Context) (string, error) {
 	file := filepath.Join(root, ".bin", "victoria-metrics", victoriaMetricsVersion, "victoria-metrics")
 
 	return build(ctx, file, root, []string{"CGO_ENABLED=0", "GOFLAGS="}, func(string) []string {
-		return []string{"install", "-ldflags", "-s -w", victoriaMetrics + "@" + victoriaMetricsVersion}
+		return slices.Concat([]string{"install"}, quickly(), []string{victoriaMetrics + "@" + victoriaMetricsVersion})
 	})
 }
 
