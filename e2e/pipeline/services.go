@@ -144,6 +144,18 @@ type Sample struct {
 	Value  float64
 }
 
+// Answers polls until a query has an answer with a series in it, or ctx ends.
+func (b *Backend) Answers(ctx context.Context, query string) error {
+	return Poll(ctx, func() error {
+		series, err := b.Query(ctx, query)
+		if err == nil && len(series) == 0 {
+			err = fmt.Errorf("no answer to %s", query)
+		}
+
+		return err
+	})
+}
+
 // Query runs PromQL, over everything that was stored up to now.
 func (b *Backend) Query(ctx context.Context, query string) ([]Sample, error) {
 	if b.flush != "" {
